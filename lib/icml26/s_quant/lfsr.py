@@ -1,7 +1,7 @@
 """Fast generation from shift registers: states, bit streams, jumps, and the bases that codecs build from them.
 
 What S-Quant (Wang et al., ICML 2026, arXiv: none; the bases U_s of Eq. 6) and SeedLM (Shafipour et al., arXiv
-2410.10714, section 3) compute from a seed, for many seeds at once and without a loop over bits. `register` says
+2410.10714) compute from a seed, for many seeds at once and without a loop over bits. `register` says
 what a register is. Least squares, quantisation and files are left to the codecs.
 
 Two facts carry the speed. The states of a maximal register form one cycle, so that all candidate bases are
@@ -64,7 +64,7 @@ def states(register: Register, seeds: UInt32[np.ndarray, "..."], n: int) -> UInt
     Raises
     ------
     InputError
-        If a seed is zero, too wide or not an integer.
+        If a seed is zero, too wide or not an integer, or n is negative.
 
     Examples
     --------
@@ -72,6 +72,8 @@ def states(register: Register, seeds: UInt32[np.ndarray, "..."], n: int) -> UInt
     array([[ 1, 12,  6,  3],
            [ 6,  3, 13, 10]], dtype=uint32)
     """
+    if n < 0:
+        raise InputError(f"n {n} is negative: ask for 0 or more states")
     seeds = checked_seeds(register, seeds)
     if n > 0 and register.width <= _TABLE_WIDTH and register.is_maximal:
         return windows(register, n)[phase(register)[seeds]]
@@ -154,7 +156,7 @@ def windows(register: Register, n: int) -> UInt32[np.ndarray, "period n"]:
     register
         A maximal register.
     n
-        States per window.
+        States per window, at least 1.
 
     Returns
     -------
@@ -164,13 +166,15 @@ def windows(register: Register, n: int) -> UInt32[np.ndarray, "period n"]:
     Raises
     ------
     InputError
-        If the register is not maximal.
+        If the register is not maximal, or n is below 1.
 
     Examples
     --------
     >>> windows(Register(3, "fibonacci"), 2)[-1]
     array([3, 1], dtype=uint32)
     """
+    if n < 1:
+        raise InputError(f"n {n} is no window: ask for 1 or more states")
     table = np.resize(cycle(register), register.period + n - 1)
     return np.lib.stride_tricks.sliding_window_view(table, n)
 

@@ -1,7 +1,7 @@
 """Linear feedback shift registers: their definition, bit by bit, and the papers' taps and masks.
 
 Both papers regenerate pseudo-random basis matrices U(s) from a K-bit seed s: S-Quant (Wang et al., ICML 2026,
-arXiv: none; the U_s of Eq. 6) with a Galois register, SeedLM (Shafipour et al., arXiv 2410.10714, section 3)
+arXiv: none; the U_s of Eq. 6) with a Galois register, SeedLM (Shafipour et al., arXiv 2410.10714)
 with a Fibonacci register. One convention throughout: registers shift right, bit 0 is the oldest bit and the
 output, and "tap t" is bit t. With taps T (always containing 0) the output stream x obeys
 
@@ -24,7 +24,7 @@ from jaxtyping import UInt32
 from icml26.errors import InputError
 from icml26.s_quant import gf2
 
-# SeedLM's taps for every width (arXiv 2410.10714, appendix); S-Quant's masks are the same polynomials but one.
+# SeedLM's taps for every width (arXiv 2410.10714); S-Quant's masks are the same polynomials but one.
 TAPS: dict[int, tuple[int, ...]] = {
     2: (0, 1),
     3: (0, 1),
