@@ -39,7 +39,7 @@ def root() -> Path:
         folder = Path(chosen).expanduser().resolve()
         if not _is_root(folder):
             raise ProjectNotFound(
-                f"ICML26_ROOT={chosen} is not a clone of the book (no _toc.yml and notebooks/ there); correct or unset it"
+                f"ICML26_ROOT={chosen} holds no _toc.yml and notebooks/; set it to a clone of the book or unset it"
             )
         return folder
     for start in (Path(__file__).resolve().parent, Path.cwd().resolve()):
