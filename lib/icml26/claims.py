@@ -272,7 +272,7 @@ def _number(id: str, name: str, value: Any) -> float:
 def _interval(id: str, interval: Sequence[float] | None) -> tuple[float, float]:
     if interval is None:
         raise InputError(f"claim {id}: interval is missing; give interval=(low, high), see icml26.stats")
-    ends = tuple(interval)
+    ends = tuple(np.atleast_1d(np.asarray(interval, dtype=object)))
     if len(ends) != 2:
         raise InputError(
             f"claim {id}: interval={ends!r} needs two ends (low, high); of a stats.Interval take .interval"
