@@ -1,0 +1,75 @@
+"""What this book needs from Sphinx beyond its theme: downloads and launch links per chapter, and no foreign request.
+
+The theme loads Thebe's scripts on every page and they point to a content delivery network; they are switched off here.
+Which files exist is decided when the book is staged (`icml26.book`), not here.
+"""
+
+from html import escape
+from pathlib import Path
+from shutil import copytree
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+CHAPTERS = "book/chapters/"
+BINDER = "https://mybinder.org/v2/gh"
+COLAB = "https://colab.research.google.com/github"
+
+
+def silence_thebe(app: Sphinx) -> None:
+    """Take sphinx-thebe's handlers off every event, so that neither its files nor its settings reach a page."""
+    for listeners in app.events.listeners.values():
+        listeners[:] = [entry for entry in listeners if not entry.handler.__module__.startswith("sphinx_thebe")]
+    app.registry.css_files[:] = [entry for entry in app.registry.css_files if "thebe" not in entry[0]]
+
+
+def launch_links(url: str, branch: str, slug: str) -> list[tuple[str, str]]:
+    """Binder opens the committed chapter; Colab opens the copy with an install cell that the site's branch holds."""
+    if not url:
+        return []
+    host, _, repository = url.rstrip("/").removesuffix(".git").partition("github.com/")
+    if not host or repository.count("/") != 1:
+        raise ValueError(
+            f"_config.yml: repository.url={url!r} is not https://github.com/OWNER/NAME; correct or empty it"
+        )
+    return [
+        ("Open in Binder", f"{BINDER}/{repository}/{branch}?urlpath=lab/tree/{CHAPTERS}{slug}.ipynb"),
+        ("Open in Colab", f"{COLAB}/{repository}/blob/gh-pages/_static/colab/{slug}.ipynb"),
+    ]
+
+
+def add_chapter_links(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document) -> None:
+    """Put a chapter's downloads and launch links under its title; load the ledger's filter on the ledger's page."""
+    if pagename == "book/claims":
+        app.add_js_file("claims.js", loading_method="defer")
+    if not pagename.startswith(CHAPTERS) or "body" not in context:
+        return
+    slug = pagename.removeprefix(CHAPTERS)
+    sources = context["pathto"]("_sources", 1)
+    options = app.config.html_theme_options
+    links = [f'<a href="{sources}/{pagename}.ipynb" download>Executed notebook (.ipynb)</a>']
+    if (Path(app.srcdir) / "notebooks" / f"{slug}.py").is_file():
+        links.append(f'<a href="{sources}/notebooks/{slug}.py" download>Source (.py)</a>')
+    branch = options.get("repository_branch") or "main"
+    links += [
+        f'<a href="{escape(target)}">{label}</a>'
+        for label, target in launch_links(options.get("repository_url") or "", branch, slug)
+    ]
+    items = "".join(f"<li>{link}</li>" for link in links)
+    block = f'<nav class="chapter-links" aria-label="This chapter as a file"><ul>{items}</ul></nav>'
+    context["body"] = context["body"].replace("</h1>", f"</h1>\n{block}", 1)
+
+
+def copy_sources(app: Sphinx, exception: Exception | None) -> None:
+    """Copy the chapters' sources beside the pages' own, where the links point."""
+    notebooks = Path(app.srcdir) / "notebooks"
+    if exception is None and app.builder.format == "html" and notebooks.is_dir():
+        copytree(notebooks, Path(app.outdir) / "_sources" / "notebooks", dirs_exist_ok=True)
+
+
+def setup(app: Sphinx) -> dict:
+    """Register with Sphinx; this extension is loaded after those that it corrects."""
+    silence_thebe(app)
+    app.connect("html-page-context", add_chapter_links)
+    app.connect("build-finished", copy_sources)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
