@@ -76,6 +76,8 @@ publish: models ## maintainers: run laptop and quick, copy the results into book
 	@$(MAKE) book
 
 lab: models ## open the chapters as notebooks in JupyterLab
+	@# Chapters are .py files; this makes JupyterLab open them as notebooks, in this environment only.
+	@JUPYTER_CONFIG_DIR=$(CURDIR)/.venv/etc/jupyter $(BIN)/jupytext-config set-default-viewer python
 	@$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks
 
 bench: $(READY) ## measure against peers and render benchmarks/results.md
