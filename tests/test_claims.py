@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from icml26.claims import VERDICTS, Claim, Ledger, Paper, Rule, decide, load
 from icml26.errors import InputError
 

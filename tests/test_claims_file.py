@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from icml26.claims_file import Rule, load
 from icml26.errors import InputError
 

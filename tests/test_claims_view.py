@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+
 from icml26.claims import MIMETYPE, VERDICTS, Ledger
 
 

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import icml26
 import pytest
+
+import icml26
 from icml26.chapters import SLUGS
 
 PACKAGE = Path(icml26.__file__).parent

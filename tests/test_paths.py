@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from icml26 import paths
 from icml26.errors import ChapterError, Icml26Error, InputError, MissingData, MissingModel, ProjectNotFound, nearest
 

@@ -10,11 +10,12 @@ mpl.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex, to_rgb
+from PIL import Image
+
 from icml26 import plotting
 from icml26.claims import Ledger
 from icml26.errors import InputError
-from matplotlib.colors import to_hex, to_rgb
-from PIL import Image
 
 # Machado, Oliveira and Fernandes (2009), severity 1, in linear RGB.
 SIGHTS = {

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
 from icml26.errors import InputError
 from icml26.stats import Interval, bootstrap_interval, cluster_sums, paired_difference, root_ratio_of_sums, seeds
 
