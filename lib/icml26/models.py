@@ -122,6 +122,7 @@ def _load(name: str, kind: Literal["lm", "encoder"]) -> tuple[Any, Any]:
 
         return (tiny.random_llama() if kind == "lm" else tiny.random_bert()), tiny.byte_tokenizer()
     folder = _folder(name)
+    from safetensors import SafetensorError
     from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
     auto = AutoModelForCausalLM if kind == "lm" else AutoModel
@@ -129,7 +130,7 @@ def _load(name: str, kind: Literal["lm", "encoder"]) -> tuple[Any, Any]:
         try:
             model = auto.from_pretrained(folder, dtype="auto", local_files_only=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise MissingModel(f"{name} could not be loaded from {folder}: {reason}") from error
     return model.eval(), tokenizer

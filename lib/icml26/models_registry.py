@@ -1,8 +1,8 @@
 """Which models there are: names, packages, checksums, licences. Data only; nothing is looked up or loaded here.
 
-Both GGUF models were stored in 4-bit block formats, so their weights lie on coarse grids
-(`icml26.models.distinct_levels` shows it), and a weight quantiser whose grid matches looks perfect for free. Their
-activations, caches and logits are ordinary real data.
+Both GGUF models were stored in block formats of few bits, so their weights lie on coarse grids, and a weight quantiser
+whose grid matches looks perfect for free (`icml26.models.distinct_levels` shows it for SmolLM2). Their activations,
+caches and logits are ordinary real data.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ REGISTRY: dict[str, ModelInfo] = {
             licence="Apache-2.0",
             download=92_871_040,
             disk=542_000_000,
-            note="linear weights were stored as Q4_1: at most 16 values in each 32 consecutive ones",
+            note="linear weights were stored as Q4_1: at most 16 values in each 32 consecutive ones; the embedding as Q8_0",
         ),
         ModelInfo(
             name="gemma-3-270m",
@@ -102,7 +102,7 @@ REGISTRY: dict[str, ModelInfo] = {
             licence="Gemma terms of use",
             download=238_203_400,
             disk=1_110_000_000,
-            note="linear weights were stored as Q4_K_M, a mixture of 4- to 8-bit blocks",
+            note="stored as Q4_K_M; width 640 makes that Q5_0 for most linear weights, Q4_K, Q6_K and Q8_0 for the others",
             extra="gemma",
             needs_dependencies=True,
         ),

@@ -220,6 +220,8 @@ def _publish(info: ModelInfo, part: Path, target: Path) -> None:
                 raise
         if entry_problem(info, full=True) is None:
             return
+        if not target.is_dir():  # moved away by another process, which is about to publish: who is first wins
+            continue
         stale = target.with_name(f".{info.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
         with contextlib.suppress(FileNotFoundError):  # another process may have moved it just now
             target.rename(stale)
