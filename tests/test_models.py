@@ -1,4 +1,4 @@
-"""Models by name: stand-ins, local folders and real weights are what they claim to be; all else is refused in one line."""
+"""Models by name: stand-ins, local folders and real weights are what they claim to be; all else is one clear line."""
 
 import os
 import re

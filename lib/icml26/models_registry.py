@@ -83,7 +83,7 @@ REGISTRY: dict[str, ModelInfo] = {
             licence="Apache-2.0",
             download=92_871_040,
             disk=542_000_000,
-            note="linear weights were stored as Q4_1: at most 16 values in each 32 consecutive ones; the embedding as Q8_0",
+            note="linear weights were stored as Q4_1 (at most 16 values in each 32 consecutive ones), the embedding as Q8_0",
         ),
         ModelInfo(
             name="gemma-3-270m",
@@ -102,7 +102,7 @@ REGISTRY: dict[str, ModelInfo] = {
             licence="Gemma terms of use",
             download=238_203_400,
             disk=1_110_000_000,
-            note="stored as Q4_K_M; width 640 makes that Q5_0 for most linear weights, Q4_K, Q6_K and Q8_0 for the others",
+            note="stored as Q4_K_M, which at width 640 is Q5_0 for most linear weights, Q4_K, Q6_K or Q8_0 for others",
             extra="gemma",
             needs_dependencies=True,
         ),
