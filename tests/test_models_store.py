@@ -194,6 +194,12 @@ def test_a_damaged_package_is_one_line_and_leaves_nothing(info, cache, tmp_path,
     assert not cache.exists()
 
 
+def test_a_missing_converter_is_one_line_with_the_pip_command(info, cache, monkeypatch):
+    monkeypatch.setattr(models_store.util, "find_spec", lambda name: None)
+    assert "`pip install accelerate`" in message(models.get, info.name)
+    assert not cache.exists()
+
+
 def test_a_disk_without_room_is_one_line_before_anything_is_written(info, cache, monkeypatch):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
