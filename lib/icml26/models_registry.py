@@ -83,7 +83,7 @@ REGISTRY: dict[str, ModelInfo] = {
             licence="Apache-2.0",
             download=92_871_040,
             disk=542_000_000,
-            note="linear weights were stored as Q4_1 (at most 16 values per 32 consecutive ones), the embedding as Q8_0",
+            note="linear weights were stored as Q4_1 (at most 16 values in 32 consecutive ones), embedding as Q8_0",
         ),
         ModelInfo(
             name="gemma-3-270m",
