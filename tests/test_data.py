@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from icml26 import data
 from icml26.errors import Icml26Error, InputError, MissingData
 
