@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 CHAPTERS = "book/chapters/"
+WIDE = ("book/index", "book/claims")  # pages with a wide table do without the contents at their side
 BINDER = "https://mybinder.org/v2/gh"
 COLAB = "https://colab.research.google.com/github"
 
@@ -39,7 +40,9 @@ def launch_links(url: str, branch: str, slug: str) -> list[tuple[str, str]]:
 
 
 def add_chapter_links(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document) -> None:
-    """Put a chapter's downloads and launch links under its title; load the ledger's filter on the ledger's page."""
+    """Put a chapter's downloads and launch links under its title; give wide tables room, and the ledger its filter."""
+    if pagename in WIDE:
+        context["meta"] = {**(context.get("meta") or {}), "html_theme.sidebar_secondary.remove": "true"}
     if pagename == "book/claims":
         app.add_js_file("claims.js", loading_method="defer")
     if not pagename.startswith(CHAPTERS) or "body" not in context:

@@ -105,6 +105,7 @@ def build(
         code = _jupyter_book(source, root, log, strict, progress)
         text = log.read_text(encoding="utf-8", errors="replace")
         if code == 0:
+            _remove_former_pages(out / "html", source)
             return out / "html"
         # Sphinx would take pages that it has warned about from its cache and report success next time.
         shutil.rmtree(out / ".doctrees", ignore_errors=True)
@@ -238,6 +239,19 @@ def _mirror(files: dict[str, bytes], target: Path) -> None:
                 path.rmdir()
         elif path.relative_to(target).as_posix() not in files:
             path.unlink()
+
+
+def _remove_former_pages(html: Path, source: Path) -> None:
+    """Sphinx leaves the pages of what is no longer in the book, and search engines and tests would find them."""
+    toc = yaml.safe_load((source / "_toc.yml").read_text(encoding="utf-8"))
+    pages = [toc["root"], "index", "search", *(entry["file"] for part in toc["parts"] for entry in part["chapters"])]
+    for file in html.rglob("*.html"):
+        name = file.relative_to(html).with_suffix("").as_posix()
+        if name not in pages and not name.startswith("_"):
+            file.unlink()
+    for file in (html / "_sources").rglob("*.*"):
+        if file.is_file() and not (source / file.relative_to(html / "_sources")).exists():
+            file.unlink()
 
 
 @contextmanager

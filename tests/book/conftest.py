@@ -1,53 +1,22 @@
-"""A small book with one executed chapter, which exercises every mechanism that real chapters use."""
+"""Books for the tests of this folder: a small one to build, and the real one, built, to look at."""
 
-import shutil
+import os
 from pathlib import Path
 
 import pytest
-import yaml
-from icml26 import paths
+from smallbook import make_small_book
 
-HERE = Path(__file__).parent
-SLUG = "99_sample"
-
-
-def executed_sample() -> dict:
-    """The sample chapter, executed as a run would execute it."""
-    import jupytext
-    from nbclient import NotebookClient
-
-    notebook = jupytext.read(HERE / "sample.py")
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
-    return notebook
-
-
-def make_small_book(root: Path) -> Path:
-    """Lay out a project with the real settings, style and extension, but one page of prose and one chapter."""
-    import nbformat
-
-    project = paths.root()
-    for name in ("_config.yml", "book/_static", "book/_ext", "book/references.bib", "lib/icml26/errors.py"):
-        origin, copy = project / name, root / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if origin.is_dir():
-            shutil.copytree(origin, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(origin, copy)
-    chapters = [{"file": f"book/chapters/{SLUG}"}, {"file": "book/bibliography"}]
-    toc = {"format": "jb-book", "root": "book/index", "parts": [{"caption": "Samples", "chapters": chapters}]}
-    (root / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False))
-    (root / "CHANGELOG.md").write_text("# Changelog\n")
-    (root / "book" / "papers.yml").write_text("[]\n")
-    (root / "book" / "index.md").write_text(f"# Small book\n\nSee [the chapter](chapters/{SLUG}.ipynb).\n")
-    (root / "book" / "bibliography.md").write_text("# Bibliography\n\n```{bibliography}\n:all:\n```\n")
-    (root / "notebooks").mkdir()
-    shutil.copy(HERE / "sample.py", root / "notebooks" / f"{SLUG}.py")
-    (root / "book" / "chapters").mkdir()
-    nbformat.write(executed_sample(), root / "book" / "chapters" / f"{SLUG}.ipynb")
-    return root
+from icml26 import book
 
 
 @pytest.fixture(scope="session")
 def small_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a small book; tests that change it copy it first."""
+    """The root of a small book that nobody has built; tests that change it copy it first."""
     return make_small_book(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The pages of this book: those that ICML26_BOOK names, else built now."""
+    built = os.environ.get("ICML26_BOOK")
+    return Path(built).resolve() if built else book.build()
