@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from icml26.errors import InputError
-from icml26.s_quant import study
+from icml26.s_quant import codec, study
 
 
 @pytest.mark.parametrize("law", study.DISTRIBUTIONS)
@@ -103,3 +103,18 @@ def test_bits_outside_the_fixed_range_are_refused():
     _, norm, fixed, grid = exponential_codec(10, 14)
     with pytest.raises(InputError, match="outside fixed_bits"):
         study.adaptive_over_fixed(norm, (norm, np.full(10, 7.0)), fixed, grid, seed=15)
+
+
+def test_the_groups_bits_average_to_the_codecs_own_count_with_and_without_counts():
+    config = codec.SQuantConfig(block_size=8, seed_bits=8, group_size=4, k_max=6)
+    weight = torch.randn(40 * 32, generator=torch.Generator().manual_seed(16))
+    encoded = codec.encode(weight, config)
+    assert len(set(encoded.counts.tolist())) > 1, "an adaptive code"
+    assert study.group_bits(encoded).mean() == pytest.approx(encoded.bits_per_weight())
+    assert study.group_bits(encoded, 0).mean() == pytest.approx(encoded.bits_per_weight(counts=False))
+
+
+def test_a_short_last_group_is_refused():
+    encoded = codec.encode(torch.ones(130), codec.SQuantConfig(seed_bits=8))
+    with pytest.raises(InputError, match="holds 130 weights"):
+        study.group_bits(encoded)

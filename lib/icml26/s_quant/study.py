@@ -18,8 +18,17 @@ from torch import Tensor, nn
 
 from icml26 import stats
 from icml26.errors import InputError, nearest
+from icml26.s_quant.codec import Encoded
 
-__all__ = ["DISTRIBUTIONS", "Sample", "adaptive_over_fixed", "linear_weights", "sample_weights", "synthetic_weights"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "Sample",
+    "adaptive_over_fixed",
+    "group_bits",
+    "linear_weights",
+    "sample_weights",
+    "synthetic_weights",
+]
 
 DISTRIBUTIONS = {
     "gaussian": scipy_stats.norm(),
@@ -182,6 +191,41 @@ def sample_weights(weights: Mapping[str, Tensor] | Tensor, length: int, size: in
         power.append(part.double().square().mean().item())
         parts.append(part)
     return Sample(torch.cat(parts), np.array(owner), np.array(power))
+
+
+def group_bits(encoded: Encoded, count_bits: float | None = None) -> Float64[np.ndarray, " groups"]:
+    """Bits per weight of each scale group under S-Quant (Eq. 13 of one group, and its counts).
+
+    Parameters
+    ----------
+    encoded
+        Whole groups, as `sample_weights` takes them.
+    count_bits
+        What each stored k costs; default: its field in the stream. 0 is the paper's count.
+
+    Returns
+    -------
+    float64 array, groups
+        Their mean is ``encoded.bits_per_weight()``.
+
+    Raises
+    ------
+    InputError
+        If the last group is short.
+
+    Examples
+    --------
+    >>> from icml26.s_quant import codec
+    >>> group_bits(codec.encode(torch.zeros(2, 128)))  # two bases a block: 16 + 4 + 2 * 8 + 16/8 bits for 16 weights
+    array([2.375, 2.375])
+    """
+    config = encoded.config
+    weights = config.group_size * config.block_size
+    if encoded.size % weights:
+        raise InputError(f"encoded holds {encoded.size} weights, no multiple of the scale group's {weights}: cut it")
+    vectors = encoded.counts.reshape(-1, config.group_size).sum(1, dtype=np.int64)
+    fixed = config.group_size * (config.seed_bits + (config.count_bits if count_bits is None else count_bits)) + 16
+    return (fixed + config.coefficient_bits * vectors) / weights
 
 
 def adaptive_over_fixed(
