@@ -128,7 +128,6 @@ for k in (1, 4, 8):
     right.plot(close, marker="o", markersize=3, label=f"$k={k}$, $R_k={path.energy[0, k - 1]:.2f}$")
 right.set(xlabel="weight in the block", ylabel="weight", xticks=range(0, 16, 5))
 right.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-fig
 # %% [markdown]
 # ## From equation to code
 #
@@ -278,7 +277,6 @@ for ax, (name, form), marker in zip(axes, forms.items(), plotting.MARKERS, stric
     axes[2].plot(lags, theory.autocorrelation(form, lags), marker=marker, label=name)
 axes[2].set(xlabel="lag (states)", ylabel="autocorrelation of the values")
 axes[2].legend()
-fig
 # %% [markdown]
 # ### Rate and distortion
 #
@@ -334,7 +332,6 @@ for width, marker in zip(widths, plotting.MARKERS, strict=False):
     axes[2].plot(range(1, 9), ideal, "k--", linewidth=1)
 axes[2].set(title="$B=16$, columns", xlabel="basis vectors $k$", xticks=range(1, 9))
 axes[2].legend(fontsize="x-small")
-fig
 # %%
 penalty = pd.DataFrame(
     {
@@ -452,7 +449,6 @@ axes[0].set_yticks([0.05, 0.1, 0.2, 0.4], ["0.05", "0.1", "0.2", "0.4"])
 for ax in axes:
     ax.minorticks_off()
 axes[1].legend(fontsize="x-small", loc="lower left")
-fig
 # %%
 codecs = [*rounding, "SeedLM 4 bits", "SeedLM 3 bits", *shown["S-Quant, threshold"], "S-Quant, code's default"]
 table = frontier["value"].unstack("weights").loc[codecs, list(sources)]
@@ -606,7 +602,6 @@ ax.set_yticks(range(len(bits)), [f"{label} ({value:.2f})" for label, value in bi
 ax.invert_yaxis()
 ax.set_xlabel("relative error")
 ax.legend(fontsize="small", loc="lower right")
-fig
 # %% [markdown]
 # Coefficients of 4 bits alone are a gamble: one basis with nearly parallel columns has coefficients far above the
 # median, sets the group's scale, and spoils its neighbours. Choosing seed and scale with the rounding in view removes
