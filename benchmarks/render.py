@@ -52,12 +52,19 @@ def table(run: dict) -> str:
         baselines = [rate for rate, entry in zip(rates, entries, strict=True) if entry["extra_info"]["baseline"]]
         if len(baselines) != 1:
             raise SystemExit(f"group {group!r} has {len(baselines)} baselines: mark one with baseline=True")
-        rows = [f"## {group}", "", "| | median | rate | times the baseline |", "|---|---:|---:|---:|"]
+        rows = [f"## {group}", "", "| | work | median | rate | times the baseline |", "|---|---:|---:|---:|---:|"]
         for rate, entry in zip(rates, entries, strict=True):
             extra = entry["extra_info"]
-            ratio = "baseline" if extra["baseline"] else f"{rate / baselines[0]:.3g}"
+            work = f"{_quantity(extra['work'])}{extra['unit']}"
+            ratio = (
+                "baseline"
+                if extra["baseline"]
+                else f"{rate / baselines[0]:.2g}"
+                if rate < 100 * baselines[0]
+                else f"{rate / baselines[0]:.0f}"
+            )
             median = _seconds(entry["stats"]["median"])
-            rows.append(f"| {extra['label']} | {median} | {_quantity(rate)}{extra['unit']}/s | {ratio} |")
+            rows.append(f"| {extra['label']} | {work} | {median} | {_quantity(rate)}{extra['unit']}/s | {ratio} |")
         parts.append("\n".join(rows))
     return "\n\n".join(parts)
 

@@ -39,8 +39,8 @@ def render(project):
 def test_the_table_gives_rates_and_their_ratios_to_the_baseline(render):
     lines = render.table(RUN).splitlines()
     assert lines[0] == "## streams"
-    assert "| peer | 2 s | 500 bit/s | baseline |" in lines
-    assert "| ours | 500 ms | 8 kbit/s | 16 |" in lines
+    assert "| peer | 1 kbit | 2 s | 500 bit/s | baseline |" in lines
+    assert "| ours | 4 kbit | 500 ms | 8 kbit/s | 16 |" in lines
 
 
 def test_the_rendered_page_does_not_name_the_machine(render, tmp_path):

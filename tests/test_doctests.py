@@ -4,8 +4,9 @@ import doctest
 import importlib
 from pathlib import Path
 
-import icml26
 import pytest
+
+import icml26
 
 PACKAGE = Path(icml26.__file__).parent
 MODULES = sorted(

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import max_len_seq
+
 from icml26.errors import InputError
 from icml26.s_quant import gf2, lfsr
 from icml26.s_quant.lfsr import TAPS, Register, basis_integers, bits, cycle, equivalent, jump, phase, states, windows
 from icml26.s_quant.register import FORMS, states_reference, step, step_reference
-from scipy.signal import max_len_seq
 
 # Width: equivalent Galois mask (S-Quant's own at every width but 16) and characteristic polynomial.
 TABLE = {

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import integrate
+
 from icml26.errors import InputError
 from icml26.s_quant import lfsr, theory
 from icml26.s_quant.lfsr import TAPS, Register, basis_integers, cycle
-from scipy import integrate
 
 # Expected best residual for k = 1, 2, ... by number of seeds and block length, to the digits given.
 BEST = {
