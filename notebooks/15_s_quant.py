@@ -15,7 +15,7 @@
 # # S-Quant: weights as seeds
 #
 # *S-Quant: Rethinking Weight Quantization with Seed-Based Generation*, Mingzi Wang, Lancheng Zou, Shuo Yin, Zhuolun He
-# and Bei Yu, ICML 2026 {cite}`squant`. Its direct ancestor is SeedLM {cite}`seedlm`.
+# and Bei Yu, ICML 2026 {cite}`squant2026`. Its direct ancestor is SeedLM {cite}`seedlm2025`.
 #
 # ## In one minute
 #
@@ -66,6 +66,7 @@ import inspect
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -87,7 +88,7 @@ weights = study.linear_weights(encoder)
 
 def note(name, value):
     """Give the text a measured value."""
-    glue(f"15_s_quant_{name}", value, display=False)
+    glue(f"15_s_quant_{name}", value if isinstance(value, str) else float(value), display=False)
 
 
 print(
@@ -128,6 +129,8 @@ for k in (1, 4, 8):
     right.plot(close, marker="o", markersize=3, label=f"$k={k}$, $R_k={path.energy[0, k - 1]:.2f}$")
 right.set(xlabel="weight in the block", ylabel="weight", xticks=range(0, 16, 5))
 right.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+plt.show()
+
 # %% [markdown]
 # ## From equation to code
 #
@@ -277,6 +280,8 @@ for ax, (name, form), marker in zip(axes, forms.items(), plotting.MARKERS, stric
     axes[2].plot(lags, theory.autocorrelation(form, lags), marker=marker, label=name)
 axes[2].set(xlabel="lag (states)", ylabel="autocorrelation of the values")
 axes[2].legend()
+plt.show()
+
 # %% [markdown]
 # ### Rate and distortion
 #
@@ -332,6 +337,8 @@ for width, marker in zip(widths, plotting.MARKERS, strict=False):
     axes[2].plot(range(1, 9), ideal, "k--", linewidth=1)
 axes[2].set(title="$B=16$, columns", xlabel="basis vectors $k$", xticks=range(1, 9))
 axes[2].legend(fontsize="x-small")
+plt.show()
+
 # %%
 penalty = pd.DataFrame(
     {
@@ -449,6 +456,8 @@ axes[0].set_yticks([0.05, 0.1, 0.2, 0.4], ["0.05", "0.1", "0.2", "0.4"])
 for ax in axes:
     ax.minorticks_off()
 axes[1].legend(fontsize="x-small", loc="lower left")
+plt.show()
+
 # %%
 codecs = [*rounding, "SeedLM 4 bits", "SeedLM 3 bits", *shown["S-Quant, threshold"], "S-Quant, code's default"]
 table = frontier["value"].unstack("weights").loc[codecs, list(sources)]
@@ -504,6 +513,7 @@ right.set(xlabel="bits per weight", ylabel="relative error", yscale="log")
 right.set_yticks([0.15, 0.2, 0.3, 0.4], ["0.15", "0.2", "0.3", "0.4"])
 right.minorticks_off()
 right.legend(fontsize="x-small")
+plt.show()
 
 
 # %%
@@ -602,6 +612,8 @@ ax.set_yticks(range(len(bits)), [f"{label} ({value:.2f})" for label, value in bi
 ax.invert_yaxis()
 ax.set_xlabel("relative error")
 ax.legend(fontsize="small", loc="lower right")
+plt.show()
+
 # %% [markdown]
 # Coefficients of 4 bits alone are a gamble: one basis with nearly parallel columns has coefficients far above the
 # median, sets the group's scale, and spoils its neighbours. Choosing seed and scale with the rounding in view removes
@@ -655,7 +667,9 @@ summary
 print(summary.exact())
 
 # %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one where it gives one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right.", "name": "15_s_quant-fig-verdicts"}} tags=["hide-input"]
-fig = plotting.verdict_plot(ledger)
+plotting.verdict_plot(ledger)
+plt.show()
+
 # %% [markdown]
 # ## What did not hold, and why
 #

@@ -85,6 +85,8 @@ def execute(job: Job, emit: Callable[[dict[str, Any]], None]) -> None:
         with tempfile.TemporaryDirectory(prefix="icml26-") as scratch:
             notebook = _run(job, Path(scratch), emit)
         ledger = harvest(notebook, job.slug)
+        for output in _outputs(notebook):
+            output.get("data", {}).pop(MIMETYPE, None)  # Sphinx does not know it; the result file holds it
     except _ChapterFailed as failure:
         emit({"failed": str(failure)})
         return
@@ -162,6 +164,10 @@ def _own_kernel(scratch: Path) -> None:
     os.environ["JUPYTER_RUNTIME_DIR"] = str(scratch / "runtime")
 
 
+def _outputs(notebook: Any) -> list[Any]:
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
 def _cell(notebook: Any, source: str) -> str:
     """Name a code cell by its number, as it counts in Jupyter, and its first line of code."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
@@ -184,8 +190,7 @@ def harvest(notebook: Any, slug: str) -> dict[str, Any]:
     dict
         ``chapter``, ``data``, ``at_paper_setting`` and ``claims``.
     """
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    found = [output.data[MIMETYPE] for output in outputs if MIMETYPE in output.get("data", {})]
+    found = [output.data[MIMETYPE] for output in _outputs(notebook) if MIMETYPE in output.get("data", {})]
     if not found:
         raise _ChapterFailed("no cell displays a closed ledger; end the Claims section with `ledger.close()`")
     if found[-1]["chapter"] != slug:

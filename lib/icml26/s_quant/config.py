@@ -183,8 +183,8 @@ class SeedLMConfig:
     register_bits
         K, bits per seed, 2 to 24.
     exponent_rule
-        ``"range"``: the least e for which no coefficient clips, ceil(log2(max|t|/7.5)). ``"printed"``: the paper's
-        max floor(log2|t|), which leaves codes -2 to 2 in use. ``"search"``: every e is tried.
+        ``"range"``: the least e for which no coefficient clips, ``ceil(log2(max|t|/7.5))``. ``"printed"``: the paper's
+        ``max floor(log2|t|)``, which leaves codes -2 to 2 in use. ``"search"``: every e is tried.
     prescale
         Divide the tensor by a power of two near its root mean square first, stored in one byte: small weights would
         otherwise fall below the least exponent.

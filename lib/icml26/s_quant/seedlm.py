@@ -42,7 +42,7 @@ def quantise(
     Returns
     -------
     float64 tensor, n
-        Squared errors |w - U q 2^e|^2.
+        Squared errors ``|w - U q 2^e|^2``.
     int64 tensor, n
         Exponents; of equal errors the lowest.
     float64 tensor, n x P

@@ -1,7 +1,7 @@
 """Closed forms that shift-register bases and the codecs built on them are measured against.
 
 S-Quant (Wang et al., ICML 2026, arXiv: none) keeps, for a block T of B weights, the seed whose basis U_s of k
-columns leaves the least residual 1 - R_k(s) = |T - U_s a|^2 / |T|^2 (R_k is its Eq. 6); SeedLM (Shafipour et al.,
+columns leaves the least residual ``1 - R_k(s) = |T - U_s a|^2 / |T|^2`` (R_k is its Eq. 6); SeedLM (Shafipour et al.,
 arXiv 2410.10714) searches its seeds the same way. Were the bases independent and isotropic, the residual would be
 Beta distributed for every block, whatever the weights; the best of N seeds follows. Register bases do worse, because
 their rows or columns are windows of one stream: `autocorrelation` says how much neighbours share.
