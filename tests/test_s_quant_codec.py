@@ -354,7 +354,7 @@ def test_blocks_that_miss_the_threshold_are_counted():
 
 
 def test_progress_grows_to_one():
-    for config in (SMALL, VARIANTS["row-major"]):
+    for config in (SMALL, VARIANTS["row-major"], VARIANTS["aware"]):
         seen = []
         encode(gaussian(2100, 8), config, progress=seen.append)
         assert len(seen) > 3

@@ -1,9 +1,9 @@
 """The exhaustive search for the best seed of every block, as matrix products.
 
-S-Quant (Wang et al., ICML 2026, arXiv: none) keeps for a block T the seed of largest ``R_k(s) = 1 - |T - U_s a|^2 / |T|^2``
-(Eq. 6) and raises k until R_k reaches the threshold (Alg. 1). With an orthonormal basis q_1..q_k of the columns of U_s
-this is ``R_k(s) = sum over j <= k of (q_j . T)^2 / |T|^2``, one matrix product for all seeds and many blocks per column;
-nested columns give every k in one pass.
+S-Quant (Wang et al., ICML 2026, arXiv: none) keeps for a block T the seed of largest R_k(s), Eq. 6:
+``R_k(s) = 1 - |T - U_s a|^2 / |T|^2``, and raises k until R_k reaches the threshold (Alg. 1). With an orthonormal
+basis q_1..q_k of the columns of U_s, R_k(s) is the sum over j <= k of ``(q_j . T)^2 / |T|^2``: one matrix product for
+all seeds and many blocks per column, and nested columns give every k in one pass.
 
 Exactness: products in float32 only rank. Every tile of seeds whose best score comes within `MARGIN` of the maximum is
 scored again in float64, and seeds within `TIE` of the best are a tie that the lowest one wins, so that rounding decides

@@ -24,6 +24,7 @@ from icml26.s_quant.search import TIE, Progress, SearchPath, best_candidates, se
 __all__ = ["decode", "encode", "numerators"]
 
 _CHUNK = 1 << 14  # blocks decoded, or candidates fitted, at a time
+_SEARCHING = 0.25  # share of the time, roughly, that goes into the search when seeds are chosen after quantisation
 
 
 def encode(
@@ -64,9 +65,18 @@ def encode(
     (8, 29, 7.25)
     """
     blocks = as_blocks(weight, config.block_size)
+    report = progress or (lambda share: None)
+    searching = 1.0 if config.seed_choice == "before" else _SEARCHING
     if path is None:
         threshold = None if config.k_min == config.k_max else config.threshold
-        path = search_path(blocks, config.bases, config.k_min, config.k_max, threshold=threshold, progress=progress)
+        path = search_path(
+            blocks,
+            config.bases,
+            config.k_min,
+            config.k_max,
+            threshold=threshold,
+            progress=lambda share: report(searching * share),
+        )
         energy, best = path.energy, path.seeds
     else:
         energy, best = _checked(path, config, len(blocks))
@@ -79,9 +89,13 @@ def encode(
     fitted = _coefficients(blocks, config, seeds, counts)
     scales = _scales(fitted, config, 1.0)
     if config.seed_choice == "after":
-        seeds, codes, scales = _choose_after(blocks, config, seeds, counts, fitted)
+        rest = 1 - searching
+        seeds, codes, scales = _choose_after(
+            blocks, config, seeds, counts, fitted, lambda share: report(searching + rest * share)
+        )
     else:
         codes = _quantise(fitted, _per_block(scales, config, blocks), config.limit).cpu().numpy()
+    report(1.0)
     used = np.arange(config.k_max) < counts[:, None]
     return Encoded(
         config=config,
@@ -205,7 +219,12 @@ def _quantise(fitted: Float64[Tensor, "..."], scales: Float64[Tensor, "..."], li
 
 
 def _choose_after(
-    blocks: Float64[Tensor, "n B"], config: SQuantConfig, seeds: np.ndarray, counts: np.ndarray, fitted: Tensor
+    blocks: Float64[Tensor, "n B"],
+    config: SQuantConfig,
+    seeds: np.ndarray,
+    counts: np.ndarray,
+    fitted: Float64[Tensor, "n k_max"],
+    progress: Progress,
 ) -> tuple[np.ndarray, np.ndarray, Float16[np.ndarray, " groups"]]:
     """Seeds, codes and scales of least quantised error: over the candidates per block, over the factors per group."""
     device, n, count = blocks.device, len(blocks), min(config.candidates, config.bases.register.period)
@@ -214,7 +233,7 @@ def _choose_after(
     errors = blocks.new_zeros(scales.shape)
     chosen = torch.from_numpy(seeds).to(device)[:, None].repeat(1, len(options))
     codes = blocks.new_zeros(n, len(options), config.k_max)
-    alive = blocks.any(1).cpu().numpy()
+    alive, done = blocks.any(1).cpu().numpy(), 0
     for k in np.unique(counts[alive]).tolist():
         rows = np.flatnonzero(alive & (counts == k))
         best = best_candidates(blocks[rows], config.bases, k, count)
@@ -231,6 +250,8 @@ def _choose_after(
             chosen[part] = candidates.gather(1, winner)
             code = code.mT.reshape(len(part), count, len(options), k)
             codes[part, :, :k] = code.gather(1, winner[:, None, :, None].expand(-1, 1, -1, k))[:, 0]
+            done += len(part)
+            progress(done / alive.sum())
     group = torch.arange(n, device=device) // config.group_size
     total = blocks.new_zeros(options.shape[1], len(options)).index_add_(0, group, errors)
     factor = total.argmin(1)
