@@ -10,6 +10,7 @@ from shutil import copytree
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 CHAPTERS = "book/chapters/"
 WIDE = ("book/index", "book/claims")  # pages with a wide table do without the contents at their side
@@ -63,6 +64,13 @@ def add_chapter_links(app: Sphinx, pagename: str, templatename: str, context: di
     context["body"] = context["body"].replace("</h1>", f"</h1>\n{block}", 1)
 
 
+def number_by_page(app: Sphinx, env: BuildEnvironment) -> None:
+    """Start the numbers of figures, tables and listings anew on every page, as those of equations do."""
+    for kinds in env.toc_fignumbers.values():
+        for numbers in kinds.values():
+            numbers.update({name: (position,) for position, name in enumerate(numbers, 1)})
+
+
 def copy_sources(app: Sphinx, exception: Exception | None) -> None:
     """Copy the chapters' sources beside the pages' own, where the links point."""
     notebooks = Path(app.srcdir) / "notebooks"
@@ -73,6 +81,7 @@ def copy_sources(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     """Register with Sphinx; this extension is loaded after those that it corrects."""
     silence_thebe(app)
+    app.connect("env-check-consistency", number_by_page)
     app.connect("html-page-context", add_chapter_links)
     app.connect("build-finished", copy_sources)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

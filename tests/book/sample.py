@@ -47,18 +47,20 @@ plt.ylabel("state")
 plt.show()
 
 # %%
-from IPython.display import HTML
+from icml26.claims import VERDICTS
+from icml26.claims_view import Summary
 
-verdicts = ("holds", "holds in direction", "inconclusive", "contradicted", "not tested")
-cells = "".join(
-    f'<tr><th scope="row">Q{i}</th><td>{"what the paper says of it, " * 6}</td>'
-    f'<td><span class="verdict verdict-{v.replace(" ", "-")}">{v}</span></td></tr>'
-    for i, v in enumerate(verdicts)
-)
-HTML(
-    '<div class="ledger-box" role="region" tabindex="0" aria-label="Claims" style="overflow-x: auto">'
-    f'<table class="ledger"><caption>Claims</caption><tbody>{cells}</tbody></table></div>'
-)
+rule = {"kind": "difference", "direction": "above", "null": 0.0, "tolerance": 0.1}
+paper = {"value": 0.3, "text": "0.3 points", "setting": "a large model"}
+claims = [
+    {
+        **{"id": f"Q{number}", "statement": "It helps, by so much. " * 4, "paper": paper, "test": "the difference"},
+        **{"scale": "a small model", "rule": rule, "verdict": verdict, "label": verdict, "note": "", "exact": None},
+        **{"value": 0.2, "interval": [0.1, 0.3], "reason": "", "needs": ""},
+    }
+    for number, verdict in enumerate(VERDICTS)
+]
+Summary({"chapter": "99_sample", "data": "real", "at_paper_setting": False, "claims": claims})
 
 # %% [markdown]
 # ## References
