@@ -67,6 +67,7 @@ def test_a_run_is_repeatable_says_what_it_ran_and_names_nothing_of_the_machine(f
     assert "sum 5.0" in text
     assert '"lib 1 False\\n"' in text, "one thread, and the paper's setting only for its profile"
     assert "<cell>:3: UserWarning: look out" in text
+    assert MIMETYPE not in text, "the result holds it, and Sphinx does not know it"
     for name in (str(folder), str(Path.home()) + "/", "/tmp/", "iopub", "start_time"):
         assert name not in text
     metadata = json.loads(text)["metadata"]
@@ -145,10 +146,17 @@ def test_the_paper_s_setting_is_told_to_the_kernel_only_by_its_unchanged_profile
     assert told == ["paper", None, None]
 
 
+def test_a_plain_installation_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("papermill", "snakemake") else 1)
+    for run in (lambda: runner.run_chapter("01_cdg"), batch.reproduce):
+        with pytest.raises(InputError, match=r"^(papermill|snakemake) not installed; .*pip install 'icml26\[book\]'"):
+            run()
+
+
 def test_scrubbing_keeps_what_the_chapter_shows(folder):
     notebook = nbformat.v4.new_notebook(metadata={"papermill": {"duration": 1.7, "input_path": "/x", "version": "2"}})
     cell = nbformat.v4.new_code_cell(
-        "1", metadata={"papermill": {"status": "completed"}, "tags": ["keep"], "mystnb": {}}
+        "1", metadata={"papermill": {"status": "completed"}, "tags": ["keep"], "lines_to_next_cell": 0, "mystnb": {}}
     )
     cell.outputs = [
         nbformat.v4.new_output("stream", text=f"{folder}/lib/a.py:3: odd\n/tmp/ipykernel_12/345.py:1: Warning\n"),

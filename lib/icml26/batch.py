@@ -19,7 +19,7 @@ from typing import Any
 from icml26 import locking, paths
 from icml26.errors import ChapterError, Icml26Error, InputError
 from icml26.planning import Batch, Status, outdated, plan
-from icml26.runner import read_result, run_chapter, run_folder
+from icml26.runner import read_result, require, run_chapter, run_folder
 
 __all__ = ["Batch", "Status", "outdated", "plan", "reproduce", "run_chapter", "run_job"]
 
@@ -73,6 +73,7 @@ def reproduce(
         raise InputError(f"jobs={jobs} is too few; give at least 1")
     if executor not in (None, "slurm"):
         raise InputError(f"executor={executor!r} is unknown; use 'slurm', or none for this machine")
+    require("snakemake", *(["snakemake_executor_plugin_slurm"] if executor else []))
     batch = plan(profile, chapters)
     if dry_run or not batch.waiting():
         listen(batch)

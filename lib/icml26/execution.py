@@ -27,6 +27,7 @@ __all__ = ["Job", "execute", "harvest", "scrub"]
 _KERNEL = "icml26-chapter"
 _VERSIONS = ("icml26", "torch", "numpy", "scipy", "transformers")
 _KEPT = ("duration", "exception", "parameters", "version")
+_DROPPED = ("papermill", "execution", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 _KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 _LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": 3},
@@ -219,7 +220,7 @@ def scrub(notebook: Any) -> Any:
     notebook.metadata.update(kernelspec=dict(_KERNELSPEC), language_info=dict(_LANGUAGE), papermill=kept)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:03d}"
-        for key in ("papermill", "execution"):
+        for key in _DROPPED:
             cell.metadata.pop(key, None)
         if not cell.metadata.get("tags", True):
             del cell.metadata["tags"]

@@ -4,6 +4,7 @@ Everything that can be refused is refused before a kernel starts. The execution 
 chapters at once `icml26.batch`'s; showing progress is the caller's.
 """
 
+import importlib.util
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ from icml26 import chapters, paths
 from icml26.errors import ChapterError, InputError
 from icml26.execution import Job
 
-__all__ = ["environment", "read_result", "run_chapter", "run_folder"]
+__all__ = ["environment", "read_result", "require", "run_chapter", "run_folder"]
 
 _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 
@@ -29,6 +30,12 @@ _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 def run_folder(profile: str) -> Path:
     """Return the folder of a profile's runs, ``_run/PROFILE``."""
     return paths.root() / "_run" / profile
+
+
+def require(*modules: str) -> None:
+    """Raise `InputError` unless the book's tools are installed, which a plain installation does not bring."""
+    if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
+        raise InputError(f"{', '.join(missing)} not installed; install the book's tools: pip install 'icml26[book]'")
 
 
 def environment(*, paper: bool = False) -> dict[str, str]:
@@ -92,6 +99,7 @@ def run_chapter(
     ChapterError
         If a cell fails or no ledger is closed; the notebook so far is kept in the subfolder ``failed``.
     """
+    require("jupytext", "papermill", "ipykernel")
     overrides = dict(overrides or {})
     values = chapters.bind(slug, profile, overrides)
     overrides = {name: values[name] for name in overrides}

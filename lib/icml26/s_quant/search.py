@@ -279,18 +279,20 @@ def _tile_maxima(
     with _full_precision():
         for top in range(0, len(table), height):
             tiles = slice(top, min(top + height, len(table)))
-            left = table[tiles].to(torch.float32).transpose(0, 1).flatten(1, 2)
+            columns = table[tiles].to(torch.float32).transpose(0, 1).flatten(1, 2).unbind()
             rows = slice(top * TILE, tiles.stop * TILE)
             for part, block in parts:
-                if (left.shape[1], block.shape[1]) != product.shape:
-                    product, total = torch.empty(2, left.shape[1], block.shape[1], dtype=torch.float32, device=device)
+                shape = (len(columns[0]), block.shape[1])
+                if shape != product.shape:
+                    product, total = torch.empty(2, *shape, dtype=torch.float32, device=device)
                 if keep is not None:
                     total = keep[rows, part]
-                for j, column in enumerate(left.unbind()):
+                tiled, best = total.unflatten(0, (-1, TILE)), maxima[:, tiles, part].unbind()
+                for j, column in enumerate(columns):
                     torch.mm(column, block, out=product)
                     torch.mul(product, product, out=total) if j == 0 else total.addcmul_(product, product)
                     if j + 1 >= levels[0]:
-                        torch.amax(total.unflatten(0, (-1, TILE)), 1, out=maxima[j + 1 - levels[0], tiles, part])
+                        torch.amax(tiled, 1, out=best[j + 1 - levels[0]])
     return maxima
 
 
