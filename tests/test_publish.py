@@ -83,3 +83,20 @@ def test_parameters_set_by_hand_stand_in_data_and_large_chapters_are_refused(fol
     with pytest.raises(InputError, match="01_cdg: the executed chapter has 1,500,"):
         publish()
     assert not (folder / "results").exists()
+
+
+def test_a_reference_keeps_what_is_compared_and_no_pictures(folder):
+    run = folder / "_run" / "quick" / "01_cdg.ipynb"
+    notebook = json.loads(run.read_text())
+    picture = {
+        "output_type": "display_data",
+        "data": {"image/png": "iVBOR", "text/plain": ["<Figure>"]},
+        "metadata": {},
+    }
+    stream = {"output_type": "stream", "name": "stdout", "text": ["Q6 holds"]}
+    notebook["cells"] = [{"cell_type": "code", "outputs": [picture, stream]}]
+    run.write_text(json.dumps(notebook))
+    publish()
+    kept = json.loads((folder / "tests/reference/01_cdg.ipynb").read_text())["cells"][0]["outputs"]
+    assert kept == [{**picture, "data": {"text/plain": ["<Figure>"]}}, stream]
+    assert "image/png" in json.dumps(notebook)

@@ -6,7 +6,6 @@ pictures that a second run draws a little differently.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 from icml26 import chapters, paths, report
@@ -54,31 +53,38 @@ def publish() -> list[Path]:
         if read_result(laptop / f"{slug}.json")["data"] != "real":
             raise InputError(f"{slug} was measured on stand-in data; published results need the real data")
     results = root / "results" / "laptop"
-    files: list[tuple[Path, Path]] = []
+    texts: dict[Path, str] = {}
     for slug in slugs:
         chapter, result = root / "book" / "chapters" / f"{slug}.ipynb", results / f"{slug}.json"
         if not (_stamp(chapter) == _stamp(laptop / chapter.name) and result.is_file()):
-            files += [(laptop / chapter.name, chapter), (laptop / result.name, result)]
+            texts[chapter] = (laptop / chapter.name).read_text(encoding="utf-8")
+            texts[result] = (laptop / result.name).read_text(encoding="utf-8")
         reference = root / "tests" / "reference" / f"{slug}.ipynb"
         if _stamp(reference) != _stamp(quick / reference.name):
-            files.append((quick / reference.name, reference))
-    changed = []
-    for origin, target in files:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        shutil.copyfile(origin, part)
-        part.replace(target)
-        changed.append(target)
-    readme = root / "README.md"
-    texts = {
-        readme: report.update_readme(readme.read_text(encoding="utf-8"), report.readme_table(report.collect(results)))
-    }
-    texts |= report.pages(results, root / "book")
-    for path, text in texts.items():
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            paths.write_atomic(path, text)
-            changed.append(path)
+            texts[reference] = _without_pictures(quick / reference.name)
+    changed = _write(texts)
+    readme = root / "README.md"  # made of the results just written
+    table = report.readme_table(report.collect(results))
+    texts = {readme: report.update_readme(readme.read_text(encoding="utf-8"), table)}
+    return changed + _write(texts | report.pages(results, root / "book"))
+
+
+def _write(texts: dict[Path, str]) -> list[Path]:
+    changed = [path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.write_atomic(path, texts[path])
     return changed
+
+
+def _without_pictures(notebook: Path) -> str:
+    """A reference is compared by its printed outputs alone."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    for cell in content["cells"]:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            output.update({"data": {k: v for k, v in data.items() if not k.startswith("image/")}} if data else {})
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _stamp(notebook: Path) -> str | None:
