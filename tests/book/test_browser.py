@@ -42,7 +42,7 @@ LOOK = """async () => {
     const front = luminance(paint(["white", ...under, getComputedStyle(element).color]));
     return (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
   };
-  const kinds = "h1, h2, p, li, td, th, dt, figcaption, caption, small, output, .verdict, a, code";
+  const kinds = "h1, h2, p, li, td, th, dt, figcaption, caption, .caption-text, small, output, .verdict, a, code";
   const faint = [...document.querySelectorAll(`main :is(${kinds})`)]
     .filter((e) => e.checkVisibility() && e.textContent.trim())
     .map((e) => [contrast(e).toFixed(2), `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`])
@@ -62,12 +62,13 @@ LOOK = """async () => {
 
 @dataclass
 class Visit:
-    """What a browser met on one page."""
+    """What a browser met on one page, on a desk in light mode and then on a phone in dark mode."""
 
     foreign: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    look: dict[str, Any] = field(default_factory=dict)
+    desk: dict[str, Any] = field(default_factory=dict)
+    phone: dict[str, Any] = field(default_factory=dict)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -120,10 +121,11 @@ def watched(context: Any, address: str, visit: Visit) -> Any:
     return page
 
 
-def look_at_all(browser: Any, site: Path, address: str, scheme: str, viewport: dict[str, int]) -> dict[str, Visit]:
-    """Visit every page once and record what is there."""
+@pytest.fixture(scope="module")
+def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
+    """Every page of the book, visited once."""
     visits = {}
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    context = browser.new_context(viewport=DESK, color_scheme="light")
     for file in sorted(site.rglob("*.html")):
         name = file.relative_to(site).as_posix()
         if name.startswith("_static/") or name == "index.html":  # the latter sends on to the cover
@@ -131,23 +133,16 @@ def look_at_all(browser: Any, site: Path, address: str, scheme: str, viewport: d
         visits[name] = visit = Visit()
         page = watched(context, address, visit)
         page.goto(address + name)
-        visit.look = page.evaluate(LOOK)
+        page.add_style_tag(content="* { transition: none !important; }")
+        visit.desk = page.evaluate(LOOK)
+        page.set_viewport_size(PHONE)
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function("() => document.documentElement.dataset.theme == 'dark'")
+        visit.phone = page.evaluate(LOOK)
         page.close()
         context.unroute_all()
     context.close()
     return visits
-
-
-@pytest.fixture(scope="module")
-def desk(browser: Any, site: Path, address: str) -> dict[str, Visit]:
-    """Every page on a desk, in light mode."""
-    return look_at_all(browser, site, address, "light", DESK)
-
-
-@pytest.fixture(scope="module")
-def phone(browser: Any, site: Path, address: str) -> dict[str, Visit]:
-    """Every page on a phone, in dark mode."""
-    return look_at_all(browser, site, address, "dark", PHONE)
 
 
 @pytest.fixture
@@ -162,37 +157,34 @@ def found(visits: dict[str, Visit], what: Any) -> dict[str, Any]:
     return {name: value for name, visit in visits.items() if (value := what(visit))}
 
 
-def test_no_page_asks_another_host_or_misses_a_file(desk: dict[str, Visit], phone: dict[str, Visit]) -> None:
-    assert len(desk) >= 8
-    for visits in (desk, phone):
-        assert not found(visits, lambda visit: visit.foreign)
-        assert not found(visits, lambda visit: visit.failed)
+def test_no_page_asks_another_host_or_misses_a_file(visits: dict[str, Visit]) -> None:
+    assert len(visits) >= 8
+    assert not found(visits, lambda visit: visit.foreign)
+    assert not found(visits, lambda visit: visit.failed)
 
 
-def test_no_page_logs_an_error(desk: dict[str, Visit], phone: dict[str, Visit]) -> None:
-    assert not found(desk, lambda visit: visit.errors)
-    assert not found(phone, lambda visit: visit.errors)
+def test_no_page_logs_an_error(visits: dict[str, Visit]) -> None:
+    assert not found(visits, lambda visit: visit.errors)
 
 
-def test_every_equation_is_typeset(desk: dict[str, Visit]) -> None:
-    assert sum(visit.look["equations"] for visit in desk.values()) > 0
-    assert not found(desk, lambda visit: visit.look["broken"])
-    assert not found(desk, lambda visit: visit.look["typeset"] != visit.look["equations"])
+def test_every_equation_is_typeset(visits: dict[str, Visit]) -> None:
+    assert sum(visit.desk["equations"] for visit in visits.values()) > 0
+    assert not found(visits, lambda visit: visit.desk["broken"])
+    assert not found(visits, lambda visit: visit.desk["typeset"] != visit.desk["equations"])
 
 
-def test_every_image_has_alternative_text(desk: dict[str, Visit]) -> None:
-    assert not found(desk, lambda visit: visit.look["unnamed"])
+def test_every_image_has_alternative_text(visits: dict[str, Visit]) -> None:
+    assert not found(visits, lambda visit: visit.desk["unnamed"])
 
 
-def test_no_page_is_wider_than_a_phone(phone: dict[str, Visit]) -> None:
-    assert not found(phone, lambda visit: visit.look["width"] > PHONE["width"] and visit.look["width"])
+def test_no_page_is_wider_than_a_phone(visits: dict[str, Visit]) -> None:
+    assert not found(visits, lambda visit: visit.phone["width"] > PHONE["width"] and visit.phone["width"])
 
 
-def test_text_and_verdicts_are_readable_in_light_and_in_dark(desk: dict[str, Visit], phone: dict[str, Visit]) -> None:
-    assert {visit.look["theme"] for visit in desk.values()} == {"light"}
-    assert {visit.look["theme"] for visit in phone.values()} == {"dark"}
-    assert not found(desk, lambda visit: visit.look["faint"])
-    assert not found(phone, lambda visit: visit.look["faint"])
+def test_text_and_verdicts_are_readable_in_light_and_in_dark(visits: dict[str, Visit]) -> None:
+    assert {(visit.desk["theme"], visit.phone["theme"]) for visit in visits.values()} == {("light", "dark")}
+    assert not found(visits, lambda visit: visit.desk["faint"])
+    assert not found(visits, lambda visit: visit.phone["faint"])
 
 
 def test_the_five_verdicts_are_told_apart_without_colour(page: Any, address: str) -> None:
