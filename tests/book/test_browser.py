@@ -4,6 +4,7 @@ Chromium is driven over the pages served from localhost; every other host is blo
 """
 
 import functools
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any
 
 import nbformat
 import pytest
+
+from icml26 import book
 
 pytestmark = pytest.mark.browser
 
@@ -91,6 +94,13 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def site(browser: Any) -> Path:
+    """The pages of this book: those that ICML26_BOOK names, else built now; not at all without a browser."""
+    built = os.environ.get("ICML26_BOOK")
+    return Path(built).resolve() if built else book.build()
 
 
 @pytest.fixture(scope="module")
