@@ -184,10 +184,10 @@ def test_a_newer_version_says_so(small, monkeypatch):
         load(small)
 
 
-def rewrite(small, change):
+def rewrite(small, change, name="a"):
     """Save the entries again after a change, with a valid checksum."""
     entries = store.read(small)
-    change(*entries["a"])
+    change(*entries[name])
     store.write(small, entries)
 
 
@@ -215,6 +215,22 @@ def rewrite(small, change):
 def test_a_file_with_a_good_checksum_is_still_checked_for_sense(small, change):
     rewrite(small, change)
     with pytest.raises(StoreError, match="'a' is not consistent"):
+        load(small)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, streams: header["config"].update(rank=3),
+        lambda header, streams: header["config"].update(prescale=True),
+        lambda header, streams: header.update(shape=[0]),
+        lambda header, streams: streams["words"].fill(0),
+        lambda header, streams: streams.update(shift=np.ones(1, np.uint8)),
+    ],
+)
+def test_so_is_seedlm_s(small, change):
+    rewrite(small, change, "b")
+    with pytest.raises(StoreError, match="'b' is not consistent"):
         load(small)
 
 
