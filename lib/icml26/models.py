@@ -9,6 +9,7 @@ this module imports neither torch nor transformers.
 
 import contextlib
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -122,11 +123,11 @@ def _load(name: str, kind: Literal["lm", "encoder"]) -> tuple[Any, Any]:
 
         return (tiny.random_llama() if kind == "lm" else tiny.random_bert()), tiny.byte_tokenizer()
     folder = _folder(name)
-    from safetensors import SafetensorError
-    from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
-
-    auto = AutoModelForCausalLM if kind == "lm" else AutoModel
     with _quiet():
+        from safetensors import SafetensorError
+        from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+        auto = AutoModelForCausalLM if kind == "lm" else AutoModel
         try:
             model = auto.from_pretrained(folder, dtype="auto", local_files_only=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -330,7 +331,9 @@ def distinct_levels(weight: Shaped[Any, "*rows columns"], group: int) -> Int[np.
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the libraries' progress bars and advice out of a chapter's output."""
-    from transformers.utils import logging
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm, where a notebook has no widgets
+        from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
