@@ -124,7 +124,7 @@ def test_one_overhead_fitted_to_the_smallest_product_predicts_the_printed_series
     printed = list(overhead.SEEDLM_PRINTED.values())
     found = overhead.overhead_speedup([512, 1024, 2048], overhead.fit_overhead(3.67, 512))
     assert found.round(3).tolist() == [3.67, 3.91, 3.977]
-    assert np.abs(found - printed).max() < 0.0105
+    assert np.abs(found - printed).max() < 0.01
     fits = [overhead.fit_overhead(speed, size) for size, speed in overhead.SEEDLM_PRINTED.items()]
     assert np.round(fits).tolist() == [253, 224, 220]
     assert [round(overhead.fit_overhead(speed, 512)) for speed in (3.675, 3.665)] == [249, 257]
