@@ -4,6 +4,7 @@ The theme loads Thebe's scripts on every page and they point to a content delive
 Which files exist is decided when the book is staged (`icml26.book`), not here.
 """
 
+import re
 from html import escape
 from pathlib import Path
 from shutil import copytree
@@ -78,9 +79,21 @@ def copy_sources(app: Sphinx, exception: Exception | None) -> None:
         copytree(notebooks, Path(app.outdir) / "_sources" / "notebooks", dirs_exist_ok=True)
 
 
+def escape_bars(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Let a docstring say |x| for a magnitude, where reStructuredText would look for a substitution of that name."""
+    example = False
+    for number, line in enumerate(lines):
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if not example:
+            parts = re.split(r"(``.*?``)", line)
+            parts[::2] = [re.sub(r"(?<!\\)\|", r"\\|", part) for part in parts[::2]]
+            lines[number] = "".join(parts)
+
+
 def setup(app: Sphinx) -> dict:
     """Register with Sphinx; this extension is loaded after those that it corrects."""
     silence_thebe(app)
+    app.connect("autodoc-process-docstring", escape_bars, priority=900)  # after napoleon has read the types
     app.connect("env-check-consistency", number_by_page)
     app.connect("html-page-context", add_chapter_links)
     app.connect("build-finished", copy_sources)

@@ -180,3 +180,12 @@ def test_one_address_gives_binder_and_colab_whose_copy_installs_first(project: P
     assert "git clone" in copy.cells[0].source
     assert "https://github.com/owner/name" in copy.cells[0].source
     assert len(copy.cells) == 1 + len(nbformat.read(project / f"book/chapters/{SLUG}.ipynb", as_version=4).cells)
+
+
+def test_magnitudes_in_docstrings_are_text_and_not_substitutions(project: Path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(project / "book" / "_ext"))
+    from icml26_book import escape_bars
+
+    lines = ["At most |z - h|, with ``max|t|`` as it is.", ">>> 3 | 4", "7", "", "a \\| b | c"]
+    escape_bars(None, "function", "f", None, None, lines)
+    assert lines == ["At most \\|z - h\\|, with ``max|t|`` as it is.", ">>> 3 | 4", "7", "", "a \\| b \\| c"]
