@@ -10,6 +10,7 @@ import pytest
 
 import icml26
 from icml26.chapters import SLUGS
+from icml26.cli import COMMANDS
 
 PACKAGE = Path(icml26.__file__).parent
 PAPERS = {slug[3:] for slug in SLUGS}
@@ -78,8 +79,14 @@ def test_only_the_plotting_module_imports_plotting_libraries(name):
 
 
 def is_command_line(name: str) -> bool:
-    """Whether a module is `icml26.cli` or one of the parts it is split into."""
-    return name.split(".")[:2] == ["icml26", "cli"] or name.startswith("icml26.cli_") or name == "icml26.__main__"
+    """Whether a module is `icml26.cli`, one of the parts it is split into, or a paper's own command."""
+    own = {target.partition(":")[0] for target in COMMANDS.values()}
+    return (
+        name in own
+        or name.split(".")[:2] == ["icml26", "cli"]
+        or name.startswith("icml26.cli_")
+        or name == "icml26.__main__"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not is_command_line(name)])

@@ -17,7 +17,8 @@ from icml26.models_tiny import random_bert, random_llama
 from icml26.s_quant import native
 from icml26.s_quant.codec import SeedLMConfig, SQuantConfig, decode, encode
 from icml26.s_quant.hf import SeedQuantConfig
-from icml26.s_quant.linear import FEW, SeedLinear, block_linears
+from icml26.s_quant.layers import block_linears
+from icml26.s_quant.linear import FEW, SeedLinear
 
 S8 = SQuantConfig(seed_bits=8)
 FIXED = replace(S8, k_min=3, k_max=3, block_size=8, layout="row-major", coefficient_bits=4)

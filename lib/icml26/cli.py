@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from icml26 import __version__, cli_assets
 from icml26.cli_assets import examples, say, show
@@ -18,8 +18,17 @@ from icml26.errors import Icml26Error, InputError
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {"compress": "icml26.s_quant.app:app"}
 """A paper's own command by name: ``"package.module:app"``, a Typer application."""
+_SUMMARIES = {"compress": "Encode a model's linear layers with S-Quant or SeedLM, or verify such a model."}
+
+
+class _PaperCommand(TyperCommand):
+    """A paper's command as a list shows it: what it needs, torch for one, is imported when it is called."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        module, _, name = COMMANDS[str(self.name)].partition(":")
+        return typer.main.get_command(getattr(import_module(module), name)).make_context(*args, **kwargs)
 
 
 class _Group(TyperGroup):
@@ -29,8 +38,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        return typer.main.get_command(getattr(import_module(module), name))
+        return _PaperCommand(name=cmd_name, help=_SUMMARIES.get(cmd_name))
 
 
 app = typer.Typer(

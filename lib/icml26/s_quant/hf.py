@@ -35,7 +35,8 @@ from icml26.errors import InputError, nearest
 from icml26.s_quant import codec
 from icml26.s_quant.config import SeedLMConfig, SQuantConfig
 from icml26.s_quant.encoded import Encoded, SeedLMEncoded
-from icml26.s_quant.linear import SeedLinear, block_linears, dense_weight, layer_shape
+from icml26.s_quant.layers import block_linears, dense_weight, layer_shape
+from icml26.s_quant.linear import SeedLinear
 
 __all__ = ["METHOD", "SeedQuantConfig", "SeedQuantizer"]
 

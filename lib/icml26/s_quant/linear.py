@@ -1,10 +1,10 @@
-"""A linear layer that keeps its weight packed, and which layers of a model to replace by it.
+"""A linear layer that keeps its weight packed.
 
 For S-Quant (Wang et al., ICML 2026, arXiv: none) and SeedLM (Shafipour et al., arXiv 2410.10714). `SeedLinear` holds
 the bit-packed streams of `encoded` as buffers and nothing else of the weight's size. A few vectors at a time, as when
 a model generates, are multiplied straight from the streams by `native`; for more, or where there is no compiled code,
-some rows are decoded at a time and multiplied as usual. Loading and saving whole models is the business of `hf` and
-`compress`.
+some rows are decoded at a time and multiplied as usual. Which layers of a model are replaced is in `layers`; loading
+and saving whole models is the business of `hf` and `compress`.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,9 @@ from torch.nn.functional import linear
 from icml26.s_quant import codec, native
 from icml26.s_quant.config import SeedLMConfig, SQuantConfig
 from icml26.s_quant.encoded import Encoded, SeedLMEncoded
+from icml26.s_quant.layers import dense_weight
 
-__all__ = ["FEW", "SeedLinear", "block_linears", "dense_weight", "layer_shape"]
+__all__ = ["FEW", "SeedLinear"]
 
 FEW = 8  # vectors up to which each weight is decoded once per row and multiplied on the spot
 _PART = 1 << 20  # weights decoded at a time otherwise: 4 MiB
@@ -244,83 +245,3 @@ class SeedLinear(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_packed": None}  # addresses are worth nothing in a copy
-
-
-def dense_weight(module: nn.Module, weight: Tensor) -> Tensor:
-    """A weight as out x in, whichever way round the module keeps it.
-
-    Parameters
-    ----------
-    module
-        An `nn.Linear` or `Conv1D`.
-    weight : tensor of the module's weight's shape
-        Its values.
-
-    Returns
-    -------
-    tensor, out x in
-        The weight or its transpose.
-
-    Examples
-    --------
-    >>> dense_weight(nn.Linear(3, 2), torch.zeros(2, 3)).shape
-    torch.Size([2, 3])
-    """
-    return weight.T.contiguous() if type(module).__name__ == "Conv1D" else weight
-
-
-def block_linears(model: nn.Module) -> dict[str, nn.Module]:
-    """The dense layers inside a model's blocks: those that the codecs replace.
-
-    A block is an entry of a list of modules, as transformers keeps its layers in. Embeddings, the output layer and
-    whatever shares its weight with another module are left out.
-
-    Parameters
-    ----------
-    model
-        Any model.
-
-    Returns
-    -------
-    dict of str to module
-        `nn.Linear` and `Conv1D` modules by name.
-
-    Examples
-    --------
-    >>> model = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(2, 2)]), "head": nn.Linear(2, 2)})
-    >>> list(block_linears(model))
-    ['layers.0']
-    """
-    tied = getattr(model, "all_tied_weights_keys", {})
-    shared = {name.rpartition(".")[0] for name in (*tied, *tied.values())}
-    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if (type(module) is nn.Linear or type(module).__name__ == "Conv1D")
-        and any(part.isdigit() for part in name.split("."))
-        and module is not output
-        and name not in shared
-    }
-
-
-def layer_shape(module: nn.Module) -> tuple[int, int]:
-    """Rows and columns of a dense layer's weight as out x in.
-
-    Parameters
-    ----------
-    module
-        An `nn.Linear` or `Conv1D`.
-
-    Returns
-    -------
-    int, int
-        out_features, in_features.
-
-    Examples
-    --------
-    >>> layer_shape(nn.Linear(3, 2))
-    (2, 3)
-    """
-    rows, columns = module.weight.shape
-    return (columns, rows) if type(module).__name__ == "Conv1D" else (rows, columns)
