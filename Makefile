@@ -10,12 +10,13 @@ TORCH_INDEX ?=
 
 BIN := .venv/bin
 READY := .venv/.ready
+PAPER := .venv-paper/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CHAPTER_ARGS = $(foreach chapter,$(CHAPTERS),--chapters $(chapter))
 SAY = @printf '\n==> %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help install models reproduce test lint unit verify book browser publish lab bench lock clean
+.PHONY: help install models reproduce test lint unit verify book browser test-paper publish lab bench lock clean
 
 help: ## list the targets and variables
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,7 +55,7 @@ lint: $(READY)
 
 unit: models
 	$(SAY) "Unit and property tests"
-	@$(BIN)/pytest -q -n $(JOBS) --ignore tests/book --ignore tests/reference
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --ignore tests/book --ignore tests/reference
 
 verify: models ## re-run the reference chapters under nbval
 	$(SAY) "nbval on tests/reference"
@@ -67,6 +68,18 @@ book: $(READY) ## render the committed chapters into _build/html, without runnin
 browser: book
 	$(SAY) "The built book in a browser"
 	@ICML26_BOOK=_build/html $(BIN)/pytest -q tests/book
+
+.venv-paper/.ready: $(READY)
+	$(SAY) "Installing requirements.lock and the extra paper into .venv-paper (about 3 GB)"
+	@$(PYTHON) -m venv .venv-paper
+	@if [ -n "$(TORCH_INDEX)" ]; then $(PAPER)/python -m pip --disable-pip-version-check install --no-deps --index-url "$(TORCH_INDEX)" "$$(grep -oE '^torch==[0-9.]+' requirements.lock)"; fi
+	@$(PAPER)/python -m pip --disable-pip-version-check install --no-deps -r requirements.lock
+	@$(PAPER)/python -m pip --disable-pip-version-check install -c requirements.lock --no-build-isolation -e '.[paper]'
+	@touch $@
+
+test-paper: .venv-paper/.ready ## the paper profile with tiny models and two-line data sets, in .venv-paper
+	$(SAY) "The paper profile on tiny models"
+	@$(PAPER)/pytest tests/paper
 
 publish: models ## maintainers: run laptop and quick, copy the results into book/, results/, tests/reference/ and README
 	$(SAY) "Publishing"
@@ -82,7 +95,8 @@ lab: models ## open the chapters as notebooks in JupyterLab
 
 bench: $(READY) ## measure against peers and render benchmarks/results.md
 	$(SAY) "Benchmarks"
-	@$(BIN)/pytest -q benchmarks --benchmark-only --benchmark-json=_build/bench.json
+	@mkdir -p _build
+	@$(BIN)/pytest -q benchmarks --benchmark-only --benchmark-timer=time.process_time --benchmark-json=_build/bench.json
 	@$(BIN)/python benchmarks/render.py _build/bench.json
 
 lock: ## maintainers: resolve requirements.lock anew from pyproject.toml
