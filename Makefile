@@ -79,7 +79,7 @@ browser: book
 
 test-paper: .venv-paper/.ready ## the paper profile with tiny models and two-line data sets, in .venv-paper
 	$(SAY) "The paper profile on tiny models"
-	@$(PAPER)/pytest tests/paper
+	@$(PAPER)/pytest -q -ra tests/paper
 
 publish: models ## maintainers: run laptop and quick, copy the results into book/, results/, tests/reference/ and README
 	$(SAY) "Publishing"
