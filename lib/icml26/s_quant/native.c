@@ -2,8 +2,8 @@
  *
  * Compiled and called by native.py, which says what each field of Layer means and bounds it. A row of weights is
  * worked on in tiles of a few blocks: first the streams are unpacked, then every block is the sum over j of the
- * coefficient q[j] times a run of the table, table[place + j * stride ...], in integers. Reads stay inside the streams
- * whatever bits they hold.
+ * coefficient q[j] times a run of integers, in integers. The table holds them in pairs, for two j at a time. Reads stay
+ * inside the streams whatever bits they hold.
  */
 
 #include <stdint.h>
@@ -24,7 +24,7 @@ typedef struct {
     int64_t seeds_size, counts_size, codes_size;    /* bytes */
     const int64_t *starts;                          /* the coefficient that each row begins with, or null */
     const int32_t *place;                           /* by seed */
-    const int16_t *table;                           /* the integers z - h */
+    const int32_t *table;                           /* z - h, and above it the z - h that lies `stride` further */
     int64_t stride, rows, columns, group;
     int32_t word, block, seed_bits, count_bits, code_bits, k, shift;
     double span; /* h - 1 */
@@ -36,8 +36,8 @@ typedef struct {
     int16_t q[TILE * MOST + PAD];
 } Tile;
 
-typedef int16_t short8 __attribute__((vector_size(16), aligned(2), may_alias));
 typedef int32_t int8 __attribute__((vector_size(32)));
+typedef int32_t word8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef double double8 __attribute__((vector_size(64)));
 
@@ -51,29 +51,35 @@ INLINE uint64_t load(const uint8_t *stream, int64_t size, int64_t byte) {
     return found;
 }
 
-/* n numbers of a stream; `sign` is the value of their sign bit, or 0 */
+/* n numbers of a stream; `sign` is the value of their sign bit, or 0. Four bits are spread out several at a time. */
 #define UNPACK(NAME, TYPE)                                                                                             \
     static void NAME(const uint8_t *restrict stream, int64_t size, int64_t first, int64_t n, int width, int32_t sign,  \
                      TYPE *restrict out) {                                                                             \
+        enum { EACH = 8 / sizeof(TYPE) };                                                                              \
         int64_t i = 0;                                                                                                 \
         const uint8_t *at = stream + first * width / 8;                                                                \
         if ((first + n) * width <= 8 * size) {                                                                         \
             if (width == 8)                                                                                            \
-                for (; i < n; i++) out[i] = (TYPE)((at[i] ^ sign) - sign);                                             \
+                for (; i < n; i++) out[i] = (TYPE)at[i];                                                               \
             if (width == 16)                                                                                           \
-                for (; i < n; i++) out[i] = (TYPE)(((at[2 * i] | at[2 * i + 1] << 8) ^ sign) - sign);                  \
-            if (width == 4 && first % 2 == 0)                                                                          \
-                for (; i + 2 <= n; i += 2) {                                                                           \
-                    out[i] = (TYPE)(((at[i / 2] & 15) ^ sign) - sign);                                                 \
-                    out[i + 1] = (TYPE)(((at[i / 2] >> 4) ^ sign) - sign);                                             \
+                for (; i < n; i++) out[i] = (TYPE)(at[2 * i] | at[2 * i + 1] << 8);                                    \
+            if (width == 4 && first % 2 == 0) {                                                                        \
+                for (int64_t j = 0; j < n / EACH; j++) {                                                               \
+                    const uint64_t v = EACH == 2 ? at[j] : (uint64_t)(at[2 * j] | at[2 * j + 1] << 8);                 \
+                    const uint64_t spread = EACH == 2 ? (v & 0xF) | (v & 0xF0) << 28 : SPREAD(v);                      \
+                    memcpy(out + EACH * j, &spread, 8);                                                                \
                 }                                                                                                      \
+                i = n / EACH * EACH;                                                                                   \
+            }                                                                                                          \
         }                                                                                                              \
         for (; i < n; i++) {                                                                                           \
-            int64_t bit = (first + i) * width;                                                                         \
-            uint64_t found = load(stream, size, bit >> 3) >> (bit & 7) & (((uint64_t)1 << width) - 1);                 \
-            out[i] = (TYPE)(((int32_t)found ^ sign) - sign);                                                           \
+            const int64_t bit = (first + i) * width;                                                                   \
+            out[i] = (TYPE)(load(stream, size, bit >> 3) >> (bit & 7) & (((uint64_t)1 << width) - 1));                 \
         }                                                                                                              \
+        if (sign)                                                                                                      \
+            for (i = 0; i < n; i++) out[i] = (TYPE)((out[i] ^ sign) - sign);                                           \
     }
+#define SPREAD(v) (((v) & 0xF) | ((v) & 0xF0) << 12 | ((v) & 0xF00) << 24 | ((v) & 0xF000) << 36) /* to 16 bits each */
 UNPACK(unpack, int32_t)
 UNPACK(unpack_short, int16_t)
 
@@ -109,8 +115,8 @@ static void unpack_words(const Layer *l, int64_t first, int n, Tile *restrict t)
     }
     for (int j = 0; j < wide; j++) { /* four coefficients at a time, from 4 to 16 bits each */
         for (int i = 0; i < n; i++) {
-            uint64_t four = (word[i] >> (bits + 4) & keep) >> 16 * j;
-            q[i] = (four & 0xF) | (four & 0xF0) << 12 | (four & 0xF00) << 24 | (four & 0xF000) << 36;
+            const uint64_t four = (word[i] >> (bits + 4) & keep) >> 16 * j;
+            q[i] = SPREAD(four);
         }
         for (int i = 0; i < n; i++) memcpy(t->q + 4 * (i * wide + j), q + i, 8);
     }
@@ -140,37 +146,28 @@ static int64_t unpack_blocks(const Layer *l, int64_t first, int n, int64_t code,
     return code + total;
 }
 
-/* The sums for 8 places (`low`), or for 16 if `both`. */
-INLINE void sums(const int16_t *z, int64_t stride, const int16_t *q, int k, int both, int8 *low, int8 *high) {
+/* q[0] times the low halves and q[1] times the high halves of eight pairs, added up */
+INLINE int8 pairs(const int32_t *z, int32_t q) {
 #ifdef MADD
-    __m256i even = _mm256_setzero_si256(), odd = even;
-    for (int j = 0; j < k; j += 2, z += 2 * stride) {
-        int32_t pair;
-        memcpy(&pair, q + j, 4);
-        if (j + 1 == k) pair &= 0xFFFF; /* the second one is of the next block */
-        const __m256i factors = _mm256_set1_epi32(pair);
-        if (both) {
-            const __m256i a = _mm256_loadu_si256((const void *)z), b = _mm256_loadu_si256((const void *)(z + stride));
-            even = _mm256_add_epi32(even, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), factors));
-            odd = _mm256_add_epi32(odd, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), factors));
-        } else {
-            const __m128i a = _mm_loadu_si128((const void *)z), b = _mm_loadu_si128((const void *)(z + stride));
-            const __m256i start = _mm256_castsi128_si256(_mm_unpacklo_epi16(a, b));
-            const __m256i pairs = _mm256_inserti128_si256(start, _mm_unpackhi_epi16(a, b), 1);
-            even = _mm256_add_epi32(even, _mm256_madd_epi16(pairs, factors));
-        }
-    }
-    *low = (int8)(both ? _mm256_permute2x128_si256(even, odd, 0x20) : even);
-    *high = (int8)_mm256_permute2x128_si256(even, odd, 0x31);
+    return (int8)_mm256_madd_epi16(_mm256_loadu_si256((const void *)z), _mm256_set1_epi32(q));
 #else
+    const int8 both = *(const word8 *)z;
+    return (both << 16 >> 16) * (int32_t)(int16_t)q + (both >> 16) * (q >> 16);
+#endif
+}
+
+/* The sums for 8 places (`low`), or for 16 if `more`. */
+INLINE void sums(const int32_t *z, int64_t stride, const int16_t *q, int k, int more, int8 *low, int8 *high) {
     int8 a = {0}, b = {0};
-    for (int j = 0; j < k; j++, z += stride) {
-        a += __builtin_convertvector(*(const short8 *)z, int8) * (int32_t)q[j];
-        if (both) b += __builtin_convertvector(*(const short8 *)(z + 8), int8) * (int32_t)q[j];
+    for (int j = 0; j < k; j += 2, z += 2 * stride) {
+        int32_t two;
+        memcpy(&two, q + j, 4);
+        if (j + 1 == k) two &= 0xFFFF; /* the second one is of the next block */
+        a += pairs(z, two);
+        if (more) b += pairs(z + 8, two);
     }
     *low = a;
     *high = b;
-#endif
 }
 
 /* Eight weights: to the bit as the codec says; to an ulp or two; or that times x, added up. */
@@ -184,22 +181,23 @@ INLINE void emit(int mode, int8 sum, float scale, double span, float near, float
 }
 
 INLINE float products(const Layer *l, const Tile *t, int n, float *w, const float *x, int mode, int B, int k, int wide) {
-    const int16_t *table = l->table, *z[TILE];
+    const int32_t *table = l->table, *start[TILE];
     const int32_t *place = l->place;
     const int64_t stride = l->stride;
     const double span = l->span;
     const float unit = (float)(1 / l->span);
     float8 a = {0}, b = {0};
-    for (int i = 0; i < n; i++) {
-        z[i] = table + place[t->seed[i]];
-        __builtin_prefetch(z[i]);
+    for (int i = 0; B > 8 && i < n; i++) {
+        start[i] = table + place[t->seed[i]];
+        __builtin_prefetch(start[i]);
     }
     for (int i = 0; i < n; i++, w += B, x += B) {
         const int16_t *q = t->q + (k ? i * wide : t->first[i]);
+        const int32_t *z = B > 8 ? start[i] : table + place[t->seed[i]];
         const float scale = t->scale[i], near = scale * unit;
         for (int c = 0; c < B; c += 16) { /* what is written behind a block is overwritten by the next */
             int8 low, high;
-            sums(z[i] + c, stride, q, k ? k : t->k[i], B - c > 8, &low, &high);
+            sums(z + c, stride, q, k ? k : t->k[i], B - c > 8, &low, &high);
             emit(mode, low, scale, span, near, w + c, x + c, &a);
             if (B - c > 8) emit(mode, high, scale, span, near, w + c + 8, x + c + 8, &b);
         }

@@ -193,18 +193,20 @@ class PackedWeight:
 
 @lru_cache(maxsize=8)
 def _table(bases: Bases, k: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The table of int16, the place in it of each seed's first basis vector, and the stride to the next one."""
+    """The table, the place in it of each seed's first basis vector, and the stride to the next one."""
     register, size = bases.register, bases.block_size
-    integers = (cycle(register).astype(np.int64) - register.half).astype(np.int16)
+    integers = cycle(register).astype(np.int32) - register.half
     start = phase(register).astype(np.int64) + (bases.first == "successor")
     start[0] = 0  # no seed, but a damaged file may say so
     if bases.nested:
-        table = np.resize(integers, register.period + 1 + size * (k + 1) + _PAD)
-        return table, start.astype(np.int32), size
-    length = register.period // k + 1 + size + _PAD
-    rows = np.arange(2 * k)[:, None]  # from any row on, k more: the first vector may begin in the last row
-    places = rows % k + (rows // k + np.arange(length)) * k
-    return integers[places % register.period].ravel(), (start % k * length + start // k).astype(np.int32), length
+        stride, places = size, np.arange(register.period + 1 + size * (k + 2) + _PAD)
+    else:
+        stride = register.period // k + 1 + size + _PAD
+        rows = np.arange(2 * k + 1)[:, None]  # the first vector may begin in row k - 1
+        places = (rows % k + (rows // k + np.arange(stride)) * k).ravel()
+        start = start % k * stride + start // k
+    dealt = integers[places % register.period]
+    return dealt[:-stride] & 0xFFFF | dealt[stride:] << 16, start.astype(np.int32), stride
 
 
 @lru_cache(maxsize=1)
