@@ -39,6 +39,15 @@ CONFIGS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """So small a work is only slowed down by threads that wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(params=["compiled", "compiled without vector instructions", "not compiled"])
 def backend(request, monkeypatch):
     if request.param == "not compiled":

@@ -3,7 +3,7 @@
 - ``compress.json``, the plan, written first: the codec, the layers, the SHA-256 of every file of the model;
 - ``encoded/NAME.safetensors``, one file for each encoded tensor, checksummed by `store`, with its relative error;
 - ``rest-*.safetensors``, the tensors that stay as they are; the model's small files; configuration and index, by which
-  ``from_pretrained`` finds all of this;
+  ``from_pretrained`` finds all of this; a README that says how;
 - ``checksums.json``, written last: every file's SHA-256. A folder without it is not finished.
 
 The codecs are S-Quant's (Wang et al., ICML 2026, arXiv: none) and SeedLM's (Shafipour et al., arXiv 2410.10714). What
@@ -35,6 +35,17 @@ PLAN, CHECKSUMS, FOLDER, INDEX, LOCK = (
 FORMAT, VERSION = "icml26.s_quant.model", 1
 _REST = 1 << 29  # bytes of tensors that stay as they are, per file
 _SMALL = {".json", ".txt", ".model", ".jinja"}
+_README = """# A model with packed weights
+
+```python
+import icml26.s_quant.hf  # registers {method}; without it transformers would leave the packed layers random
+from transformers import {model}
+
+model = {model}.from_pretrained("this folder")
+```
+
+`icml26 compress --check FOLDER` verifies every file. The codec and its settings are in `compress.json`.
+"""
 
 
 def assemble(
@@ -61,7 +72,7 @@ def assemble(
     Icml26Error
         If a file cannot be written.
     """
-    from icml26.s_quant.hf import SeedQuantConfig  # imports transformers
+    from icml26.s_quant.hf import METHOD, SeedQuantConfig  # imports transformers
 
     place = {}
     for name in chosen:
@@ -74,11 +85,14 @@ def assemble(
             small = path.suffix in _SMALL or path.name.upper().startswith(("LICENSE", "NOTICE"))
             if small and path.is_file() and path.name not in ("config.json", PLAN, CHECKSUMS, INDEX):
                 write_atomic(out / path.name, path.read_bytes())
+        model = (source.config.get("architectures") or ["AutoModel"])[0]
+        write_atomic(out / "README.md", _README.format(method=METHOD, model=model))
     except OSError as error:
         raise Icml26Error(f"{out} cannot be written: {error.strerror or error}") from error
     left = [*source.left, *(name for key, name in source.names.items() if key not in set(chosen))]
     settings = SeedQuantConfig(config, modules_to_not_convert=left).to_dict()
-    write_json(out / "config.json", source.config | {"quantization_config": settings})
+    # Without a type in the configuration transformers takes the first file's, which may be that of packed bytes.
+    write_json(out / "config.json", source.config | {"dtype": source.dtype, "quantization_config": settings})
     sizes = sum((out / file).stat().st_size for file in set(place.values()))
     write_json(out / INDEX, {"metadata": {"total_size": sizes}, "weight_map": dict(sorted(place.items()))})
     files = sorted(path for path in out.rglob("*") if path.is_file() and path.name not in (CHECKSUMS, LOCK))

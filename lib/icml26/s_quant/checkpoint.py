@@ -7,6 +7,7 @@ to learn what its modules are. S-Quant (Wang et al., ICML 2026, arXiv: none) and
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from icml26.s_quant.layers import block_linears, is_transposed, layer_shape
 __all__ = ["Checkpoint", "digest", "read_checkpoint"]
 
 _CHUNK = 1 << 22
+_FLOATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Checkpoint:
         For each of those the name that the model itself has for the module, which may have another prefix.
     left
         The model's names of linear layers in its blocks that the files do not have as one tensor each.
+    dtype
+        The type of its weights, as torch calls it: what the configuration says, or else what most bytes are.
     """
 
     folder: Path
@@ -51,6 +55,7 @@ class Checkpoint:
     linears: dict[str, tuple[int, int, bool]]
     names: dict[str, str]
     left: tuple[str, ...]
+    dtype: str
 
     @property
     def files(self) -> list[str]:
@@ -169,10 +174,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if "quantization_config" in config:
         method = config["quantization_config"].get("quant_method")
         raise InputError(f"{folder} is quantised already ({method}): give the original model")
-    tensors, shapes = {}, {}
+    tensors, shapes, floats = {}, {}, Counter(float32=0)
     for name in _weight_files(folder):
-        for key, (shape, size) in _header(folder / name).items():
+        for key, (shape, size, kind) in _header(folder / name).items():
             shapes[key], tensors[key] = shape, (name, size)
+            floats[_FLOATS.get(kind, "float32")] += size
     modules, prefix = _modules(folder, config)
     linears, names, left = {}, {}, []
     for name, module in modules.items():
@@ -184,7 +190,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         linears[known[0]], names[known[0]] = (*layer_shape(module), is_transposed(module)), name
     if not linears:
         raise InputError(f"{folder}: no linear layer inside the blocks of {config.get('architectures')} was found")
-    return Checkpoint(folder, config, tensors, linears, names, tuple(left))
+    dtype = config.get("dtype") or config.get("torch_dtype") or floats.most_common(1)[0][0]
+    return Checkpoint(folder, config, tensors, linears, names, tuple(left), dtype)
 
 
 def _weight_files(folder: Path) -> list[str]:
@@ -204,15 +211,15 @@ def _weight_files(folder: Path) -> list[str]:
     return names
 
 
-def _header(path: Path) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Shape and bytes of every tensor in a safetensors file."""
+def _header(path: Path) -> dict[str, tuple[tuple[int, ...], int, str]]:
+    """Shape, bytes and type of every tensor in a safetensors file."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size) if size < 1 << 27 else b"")
         header.pop("__metadata__", None)
         found = {
-            key: (tuple(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0])
+            key: (tuple(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0], entry["dtype"])
             for key, entry in header.items()
         }
         whole = 8 + size + max((entry["data_offsets"][1] for entry in header.values()), default=0)
