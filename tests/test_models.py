@@ -107,6 +107,22 @@ def test_a_local_folder_loads_and_a_damaged_one_is_one_line(tmp_path):
     assert str(tmp_path) in message(models.load_lm, str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["smollm2-135m", "minilm-l6", "owner/name"])
+def test_registered_models_with_files_and_hub_ids_are_real(name):
+    assert models.is_real(name) is True
+
+
+def test_random_models_and_local_folders_are_not_real_and_an_unknown_name_is_neither(tmp_path, monkeypatch):
+    assert not any(models.is_real(name) for name in models.REGISTRY if name.startswith("tiny-"))
+    folder = tmp_path / "owner" / "name"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert models.is_real(str(folder)) is False
+    monkeypatch.chdir(tmp_path)
+    assert models.is_real("owner/name") is False  # loading takes the folder, so it is what counts
+    assert "did you mean 'smollm2-135m'?" in message(models.is_real, "smolm2-135m", kind=InputError)
+
+
 def test_stored_four_bit_weights_show_their_grid_and_others_do_not():
     weight = tiny_gguf.weights(seed=0)["blk.0.ffn_up"]
     assert models.distinct_levels(tiny_gguf.stored(weight), group=32).max() <= 16

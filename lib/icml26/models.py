@@ -21,7 +21,18 @@ from icml26 import models_store as store
 from icml26.errors import InputError, MissingModel, nearest
 from icml26.models_registry import REGISTRY, ModelInfo
 
-__all__ = ["REGISTRY", "ModelInfo", "Status", "check", "distinct_levels", "get", "load_encoder", "load_lm", "status"]
+__all__ = [
+    "REGISTRY",
+    "ModelInfo",
+    "Status",
+    "check",
+    "distinct_levels",
+    "get",
+    "is_real",
+    "load_encoder",
+    "load_lm",
+    "status",
+]
 
 IN_MEMORY = "built in memory"
 
@@ -158,7 +169,8 @@ def _remedy(info: ModelInfo, problem: str) -> str:
     return f"{info.name} {problem}; run `{info.get}`"
 
 
-def _elsewhere(name: str, *, download: bool = False) -> Path:
+def _local(name: str) -> Path | None:
+    """Return the local folder that a name outside the registry means, or None for a hub id; raise if it is neither."""
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return folder.resolve()
@@ -167,6 +179,13 @@ def _elsewhere(name: str, *, download: bool = False) -> Path:
             f"model {name!r} is neither a known name ({', '.join(REGISTRY)}), nor a folder with a config.json, "
             f"nor a hub id (owner/name){nearest(name, REGISTRY)}"
         )
+    return None
+
+
+def _elsewhere(name: str, *, download: bool = False) -> Path:
+    folder = _local(name)
+    if folder is not None:
+        return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -182,6 +201,34 @@ def _elsewhere(name: str, *, download: bool = False) -> Path:
         except (HfHubHTTPError, HFValidationError, OSError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise MissingModel(f"hub model {name} could not be downloaded: {reason}") from error
+
+
+def is_real(name: str) -> bool:
+    """Tell whether a name stands for published, trained weights, so that what is measured on it is real data.
+
+    Parameters
+    ----------
+    name : str
+        As for `load_lm`; its files need not be on this machine.
+
+    Returns
+    -------
+    bool
+        True for registered models with files and for hub ids; False for random models built in memory and for local
+        folders, of whose weights nothing is known.
+
+    Raises
+    ------
+    InputError
+        If the name is neither known, nor a local folder with a model, nor of the form of a hub id.
+
+    Examples
+    --------
+    >>> is_real("smollm2-135m"), is_real("tiny-random-llama")
+    (True, False)
+    """
+    info = REGISTRY.get(name)
+    return bool(info.files) if info else _local(name) is None
 
 
 def get(name: str, progress: Callable[[str], None] | None = None) -> Path | None:
