@@ -1,16 +1,18 @@
 """`icml26 new` writes a chapter that runs and keeps the contract, or nothing at all."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 import yaml
 from contract import violations
-from miniature import TOC, environment, project
+from miniature import REPOSITORY, TOC, environment, project
 
 from icml26 import scaffold
 from icml26.errors import InputError
+from icml26.papers import slugs
 from icml26.scaffold import toc_with
 
 
@@ -54,11 +56,17 @@ def test_a_new_chapter_keeps_the_contract_and_runs_at_quick(folder):
     assert result["title"].startswith("Top-W: Geometry-Aware Decoding")
     for path in ("tests/test_top_w.py", "lib/icml26/top_w.py", "notebooks/17_top_w.py"):
         compile((folder / path).read_text(), path, "exec")
-    linted = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--isolated", "--line-length", "120", "lib/icml26/top_w.py", "tests"],
-        cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
-    assert linted.returncode == 0, linted.stdout
+
+
+def test_the_skeleton_of_every_paper_passes_the_project_s_own_linter_and_formatter(folder):
+    shutil.copy(REPOSITORY / "pyproject.toml", folder)
+    shutil.copy(REPOSITORY / "notebooks" / "ruff.toml", folder / "notebooks")
+    written = [path for slug in slugs() if slug != "15_s_quant" for path in scaffold.new(slug) if path.suffix == ".py"]
+    assert len(written) == 3 * 18
+    for arguments in (("check",), ("format", "--check")):
+        command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", *map(str, written)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Files are written all or none. What the contract asks is in the book's page "Ext
 papers there are is known to `icml26.chapters`.
 """
 
+import textwrap
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -16,6 +17,7 @@ from icml26.errors import InputError
 
 __all__ = ["new", "toc_with"]
 
+_WIDTH = 120  # of a line, as in pyproject.toml
 _RESOURCES = "{memory_gb: 4, gpus: 0, minutes: 5}"
 
 
@@ -56,6 +58,7 @@ def new(name: str) -> list[Path]:
         "short": paper["short"],
         "title": paper["title"],
         "byline": _byline(paper),
+        "byline_in_comment": _byline(paper, "# "),
     }
     folder = resources.files("icml26") / "templates"
     texts = {
@@ -71,10 +74,13 @@ def new(name: str) -> list[Path]:
     return list(texts)
 
 
-def _byline(paper: dict[str, Any]) -> str:
+def _byline(paper: dict[str, Any], prefix: str = "") -> str:
+    """Return who wrote a paper, what and where, in lines as long as the project's formatter allows."""
     authors = ", ".join(paper["authors"] or []) or "Authors not known to us"
     arxiv = f", [arXiv:{paper['arxiv']}](https://arxiv.org/abs/{paper['arxiv']})" if paper["arxiv"] else ""
-    return f"{authors}. *{paper['title']}*, {paper['venue']}{arxiv}."
+    line = f"{authors}. *{paper['title']}*, {paper['venue']}{arxiv}."
+    lines = textwrap.wrap(line, _WIDTH - len(prefix), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(prefix + line for line in lines)
 
 
 def _profile_with(path: Path, slug: str, parameters: str) -> str:
