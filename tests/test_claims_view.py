@@ -54,7 +54,7 @@ def test_the_data_of_a_ledger_is_json_with_every_claim_in_the_file_s_order(proje
     assert [row["id"] for row in content["claims"]] == ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "L1", "L2", "L3", "L4"]
     for row in content["claims"]:
         assert row.keys() == {
-            *("id", "statement", "paper", "test", "scale", "rule", "verdict", "label"),
+            *("id", "statement", "paper", "test", "scale", "rule", "verdict", "label", "at_paper_setting"),
             *("value", "interval", "exact", "reason", "needs", "note"),
         }
         assert row["verdict"] in VERDICTS
@@ -116,3 +116,55 @@ def test_the_table_shows_each_claim_with_paper_s_value_ours_verdict_and_scale(pr
     assert rows["Q6"][4] == "the paper's own setting"
     assert rows["Q1"][2] == "not measured"
     assert rows["Q1"][4] == "Not tested: a < b. Needs: time & money."
+
+
+SCALES = """
+claims:
+  - id: E
+    statement: One is one.
+    paper: {value: null, text: "so", setting: "any"}
+    test: counting
+    rule: {kind: exact}
+    scale: paper
+  - id: D
+    statement: More is more.
+    paper: {value: null, text: "so", setting: "any"}
+    test: a difference
+    rule: {kind: difference, direction: above}
+    scale: paper
+  - id: S
+    statement: Less is less.
+    paper: {value: null, text: "so", setting: "any"}
+    test: a difference
+    rule: {kind: difference, direction: below}
+    scale: small numbers stand in for large ones
+"""
+OWN = "the paper's own setting"
+
+
+@pytest.mark.parametrize(
+    ("data", "setting", "said"),
+    [
+        ("real", "", [OWN, OWN, "small numbers stand in for large ones"]),
+        ("real", "paper", [OWN, OWN, OWN]),
+        (
+            "stand-in",
+            "paper",
+            [
+                "exact, on stand-in data",
+                "stand-in data, not the paper's setting",
+                "small numbers stand in for large ones",
+            ],
+        ),
+    ],
+)
+def test_only_what_was_at_the_paper_s_setting_is_shown_as_such(tmp_path, monkeypatch, data, setting, said):
+    path = tmp_path / "99_test.yml"
+    path.write_text(SCALES)
+    monkeypatch.setenv("ICML26_SETTING", setting)
+    ledger = Ledger("99_test", data=data, path=path)
+    ledger.judge("E", exact=True)
+    ledger.judge("D", value=1, interval=(0, 2))
+    ledger.judge("S", value=1, interval=(0, 2))
+    cells = Table(ledger.close()._repr_mimebundle_()["text/html"]).cells[7:]
+    assert cells[5::6] == said

@@ -249,6 +249,7 @@ class Ledger:
 
     def _enter(self, claim: Claim, verdict: str, label: str, **found: Any) -> None:
         row = asdict(claim) | {"verdict": verdict, "label": label}
+        row |= {"at_paper_setting": self._at_paper(claim)}
         row |= {"value": None, "interval": None, "exact": None, "reason": None, "needs": None, "note": ""} | found
         if row["interval"] is not None:
             row["interval"] = list(row["interval"])

@@ -78,7 +78,12 @@ def _html_row(row: Mapping[str, Any]) -> str:
 
 
 def _scale(row: Mapping[str, Any]) -> str:
-    return "the paper's own setting" if row["scale"] == "paper" else row["scale"]
+    """Say at which scale a claim was judged; the file's `paper` is a wish that stand-in data cannot fulfil."""
+    if row.get("at_paper_setting", row["scale"] == "paper"):  # results of older runs do not say
+        return "the paper's own setting"
+    if row["scale"] != "paper":
+        return row["scale"]
+    return "exact, on stand-in data" if row["rule"]["kind"] == "exact" else "stand-in data, not the paper's setting"
 
 
 def _rule(row: Mapping[str, Any]) -> str:
