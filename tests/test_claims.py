@@ -237,12 +237,35 @@ def test_a_contradiction_off_the_paper_s_setting_says_so(tmp_path):
         ({"exact": True}, "decided by an interval"),
         ({"value": 1.0, "interval": (1, 2), "exact": False}, "decided by an interval"),
         ({"value": 1.0, "interval": (1, 2), "note": None}, "note=None must be a text"),
+        ({"value": 0.9, "interval": (1, 2)}, "value=0.9 lies outside its interval (1.0, 2.0)"),
+        ({"value": 2.1, "interval": (1, 2), "note": "At half the size: 3."}, "value=2.1 lies outside its interval"),
     ],
 )
 def test_a_measurement_that_does_not_fit_the_rule_is_an_error_and_settles_nothing(ledger, measured, message):
     with pytest.raises(InputError, match=f"claim Q3.*{re.escape(message)}"):
         ledger.judge("Q3", **measured)
     assert ledger.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        (1.0, ""),
+        (2.0, ""),
+        (1 - 1e-9, ""),
+        (float(np.float32(2.0000002)), ""),
+        (2.1, "The largest of three; its interval lies beside it."),
+    ],
+)
+def test_a_value_lies_in_its_interval_but_for_rounding_or_for_a_reason_in_the_note(ledger, value, note):
+    ledger.judge("Q3", value=value, interval=(1, 2), note=note)
+    assert ledger.rows()[0]["value"] == value
+
+
+def test_a_chapter_cannot_put_itself_at_the_paper_s_setting(ledger):
+    with pytest.raises(AttributeError):
+        ledger.at_paper_setting = True
+    assert ledger.at_paper_setting is False
 
 
 @pytest.mark.parametrize(

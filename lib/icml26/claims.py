@@ -106,10 +106,15 @@ class Ledger:
             raise InputError(f"data={data!r}: say 'real' or 'stand-in'")
         self.slug = slug
         self.data = data
-        self.at_paper_setting = os.environ.get("ICML26_SETTING") == "paper" and data == "real"
+        self._at_paper_setting = os.environ.get("ICML26_SETTING") == "paper" and data == "real"
         self._claims = load(claims_path(slug) if path is None else Path(path))
         self._rows: dict[str, dict[str, Any]] = {}
         self._summary: Summary | None = None
+
+    @property
+    def at_paper_setting(self) -> bool:
+        """Whether the whole run is at the paper's setting; the runner decides it, a chapter cannot."""
+        return self._at_paper_setting
 
     def judge(
         self,
@@ -129,7 +134,8 @@ class Ledger:
         value : float, optional
             The measured quantity, in the unit of the claim's `test`. Optional beside `exact` (a count, say).
         interval : (float, float), optional
-            Its confidence interval, low end first.
+            Its confidence interval, low end first. It holds `value`, except where `note` speaks of the interval: that
+            of a maximum, for one, can lie beside it.
         exact : bool, optional
             The outcome of an exhaustive check, a property test or a count; for exact claims only.
         note : str
@@ -154,6 +160,8 @@ class Ledger:
             if value is None:
                 raise InputError(f"claim {id}: value is missing; give value= and interval=(low, high)")
             measured = {"value": _number(id, "value", value), "interval": _interval(id, interval)}
+            if "interval" not in _text(id, "note", note).casefold():
+                _inside(id, measured["value"], measured["interval"])
         verdict = decide(claim, at_paper=at_paper, interval=measured.get("interval"), exact=measured.get("exact"))
         label = "contradicted at this scale" if verdict == "contradicted" and not at_paper else verdict
         self._enter(claim, verdict, label, **measured, note=_text(id, "note", note))
@@ -282,6 +290,15 @@ def _interval(id: str, interval: Sequence[float] | None) -> tuple[float, float]:
     if low > high:
         raise InputError(f"claim {id}: interval ({low}, {high}) is reversed; the low end comes first")
     return low, high
+
+
+def _inside(id: str, value: float, interval: tuple[float, float]) -> None:
+    low, high = interval
+    if not low <= value <= high and not any(math.isclose(value, end, rel_tol=1e-6, abs_tol=1e-12) for end in interval):
+        raise InputError(
+            f"claim {id}: value={value} lies outside its interval ({low}, {high}); correct one of them, or say in "
+            "note= why the interval lies beside the value"
+        )
 
 
 def _text(id: str, name: str, text: object) -> str:
