@@ -226,3 +226,35 @@ def test_a_configuration_out_of_range_is_refused(wrong):
 def test_a_path_is_refused():
     with pytest.raises(InputError, match="path"):
         encode(gaussian(16), SMALL, path=encode_path(gaussian(16)))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 1e-170, 1e160, 1e300])
+@pytest.mark.parametrize("prescale", [False, True])
+def test_blocks_whose_squares_leave_float64_neither_fail_nor_change_their_neighbours(rule, scale, prescale):
+    config = replace(SMALL, exponent_rule=rule)
+    normal, extreme = gaussian(4, 8, seed=8).double(), gaussian(3, 8, seed=9).double() * scale * 50
+    alone = encode(extreme, replace(config, prescale=prescale))
+    assert (alone.seeds == 1).all() or scale > 1  # all seeds give the same error, that of zeros
+    mixed, plain = encode(torch.cat([extreme, normal]), config), encode(normal, config)
+    assert np.array_equal(mixed.words[3:], plain.words)
+    assert (mixed.coefficients[:3] == 0).all() == (scale < 1)
+
+
+@given(st.integers(-900, 900), st.sampled_from(RULES))
+def test_errors_relative_to_a_block_depend_on_its_scale_through_the_exponent_alone(power, rule):
+    config = replace(SMALL, exponent_rule=rule)
+    block, seeds = gaussian(1, 8, seed=10, scale=1.0).double(), np.array([5])
+    scaled, found = seedlm._normalised(block * 2.0**power)
+    again, zero = seedlm._normalised(block)
+    assert torch.equal(scaled, again)
+    assert (found - zero).item() == power
+    free = seedlm.quantise(block, config, seeds)[3]
+    assert seedlm.quantise(block * 2.0**power, config, seeds)[3] == free + power
+
+
+def test_a_block_without_a_candidate_is_refused_and_not_given_the_last_seed(monkeypatch):
+    original = seedlm._quantise
+    monkeypatch.setattr(seedlm, "_quantise", lambda *a: (original(*a)[0] * torch.nan, *original(*a)[1:]))
+    with pytest.raises(InputError, match="no seed"):
+        encode(gaussian(2, 8), SMALL)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
+from icml26.errors import InputError
 from icml26.s_quant.bases import as_blocks, least_squares
 from icml26.s_quant.config import HIGHEST, LOWEST, SEEDLM_4BIT, SeedLMConfig
 from icml26.s_quant.encoded import SeedLMEncoded
@@ -57,16 +58,36 @@ def quantise(
     >>> e.item(), q.tolist()
     (-3, [[6.0, -6.0]])
     """
+    blocks, power = _normalised(blocks)
+    error, exponents, codes, free = _quantise(blocks, power, config, seeds)
+    unit = _powers(power)
+    return error * unit * unit, exponents, codes, free
+
+
+def _powers(exponents: Int64[Tensor, " n"]) -> Float64[Tensor, " n"]:
+    """Powers of two, exact."""
+    return torch.from_numpy(np.ldexp(1.0, exponents.cpu().numpy())).to(exponents.device)
+
+
+def _normalised(blocks: Float64[Tensor, "n C"]) -> tuple[Float64[Tensor, "n C"], Int64[Tensor, " n"]]:
+    """Blocks divided by a power of two each, so that no square under- or overflows, and the powers."""
+    power = torch.frexp(blocks.abs().amax(1)).exponent.long().clamp(-1000, 1000)
+    return blocks * _powers(-power)[:, None], power
+
+
+def _quantise(
+    blocks: Float64[Tensor, "n C"], power: Int64[Tensor, " n"], config: SeedLMConfig, seeds: Int64[np.ndarray, " n"]
+) -> tuple[Float64[Tensor, " n"], Int64[Tensor, " n"], Float64[Tensor, "n P"], Int64[Tensor, " n"]]:
+    """`quantise` for blocks already divided by 2^power, with errors in units of 4^power."""
     half = config.bases.register.half
     matrices = torch.from_numpy(config.bases.integers(seeds, config.rank)).to(blocks.device, torch.float64)
     fitted = least_squares(matrices / (half - 1), blocks)
-    free = _exponents(fitted.abs().amax(1), config.exponent_rule)
+    free = _exponents(fitted.abs().amax(1), config.exponent_rule, power)
     if config.exponent_rule == "search":
         exponents = torch.arange(LOWEST, HIGHEST + 1, device=blocks.device).expand(len(blocks), -1)
     else:
         exponents = free.clamp(LOWEST, HIGHEST)[:, None]
-    unit = torch.pow(2.0, torch.arange(LOWEST, HIGHEST + 1, device=blocks.device, dtype=torch.float64))
-    scale = unit[exponents - LOWEST][:, None]  # n x 1 x exponents
+    scale = _powers(exponents - power[:, None])[:, None]  # n x 1 x exponents
     codes = (fitted[:, :, None] / scale).round_().clamp_(LOWEST, HIGHEST)
     # The decoder's own arithmetic, and one order of summation: equal blocks have equal errors, bit for bit.
     wrong = blocks[:, :, None] - (matrices @ codes) * scale / (half - 1)
@@ -196,15 +217,15 @@ def decode(encoded: SeedLMEncoded, device: torch.device | str = "cpu") -> Float3
     return blocks.to(torch.float32).view(-1)[: encoded.size].reshape(encoded.shape)
 
 
-def _exponents(peak: Float64[Tensor, " n"], rule: str) -> Int64[Tensor, " n"]:
-    """The exponent for the greatest coefficient, before it is limited to four bits; -8 for zeros."""
+def _exponents(peak: Float64[Tensor, " n"], rule: str, power: Int64[Tensor, " n"] | int = 0) -> Int64[Tensor, " n"]:
+    """The exponent for the greatest coefficient, peak 2^power, before it is limited to four bits; -8 for zeros."""
     # frexp: x = m 2^p with m in [0.5, 1), so that floor(log2 x) = p - 1 and ceil(log2 x) = p, or p - 1 for a power of 2
     if rule == "printed":
         found = torch.frexp(peak).exponent.long() - 1
     else:
-        mantissa, power = torch.frexp(peak / 7.5)
-        found = power.long() - (mantissa == 0.5).long()
-    return torch.where(peak > 0, found, LOWEST)
+        mantissa, exponent = torch.frexp(peak / 7.5)
+        found = exponent.long() - (mantissa == 0.5).long()
+    return torch.where(peak > 0, found + power, LOWEST)
 
 
 def _best(
@@ -215,13 +236,14 @@ def _best(
 ) -> Int64[Tensor, " n"]:
     """The seed of least quantised error for each block, given all seeds' float32 energies."""
     n, device = len(blocks), blocks.device
+    blocks, power = _normalised(blocks)
     tiles = score.unflatten(0, (len(maxima), -1))
     energy = blocks.square().sum(1)
 
     def errors(seed: Tensor, block: Tensor) -> Tensor:
         pieces = [
-            quantise(blocks[block[i : i + _CHUNK]], config, seed[i : i + _CHUNK].cpu().numpy())[0]
-            for i in range(0, len(seed), _CHUNK)
+            _quantise(blocks[part], power[part], config, chosen.cpu().numpy())[0]
+            for part, chosen in zip(block.split(_CHUNK), seed.split(_CHUNK), strict=True)
         ]
         return torch.cat(pieces)
 
@@ -240,5 +262,9 @@ def _best(
     error = errors(seed, block)
     best = torch.full((n,), torch.inf, dtype=torch.float64, device=device).scatter_reduce_(0, block, error, "amin")
     winner = error == best[block]
-    found = torch.full((n,), config.bases.register.period, device=device)
-    return found.scatter_reduce_(0, block[winner], seed[winner], "amin")
+    none = config.bases.register.period + 1
+    found = torch.full((n,), none, device=device).scatter_reduce_(0, block[winner], seed[winner], "amin")
+    if (found == none).any():
+        row = blocks[found == none][0].tolist()
+        raise InputError(f"weight has a block that no seed represents ({row[:3]}...): scale it by a power of 2")
+    return found
