@@ -381,3 +381,9 @@ def test_a_configuration_out_of_range_is_refused(wrong):
 def test_weights_that_cannot_be_encoded_are_refused(weight):
     with pytest.raises(InputError, match="weight"):
         encode(weight, SMALL)
+
+
+def test_weights_whose_coefficients_overflow_are_refused():
+    for weight in (gaussian(16).double().sign() * 1.7e308, torch.full((4, 16), 1.7e308, dtype=torch.float64)):
+        with pytest.raises(InputError, match="scale"):
+            encode(weight, SMALL)
