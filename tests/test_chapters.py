@@ -142,7 +142,9 @@ def test_an_unknown_parameter_is_an_error_with_the_nearest_name(folder):
         ("01_cdgg: {}", "01_cdgg is no chapter; did you mean '01_cdg'"),
         ("01_cdg: {params: {}}", "has 'params'"),
         ("01_cdg: {resources: {memory: 3}}", "has the resource 'memory'; did you mean 'memory_gb'"),
-        ("01_cdg: {", "is not YAML"),
+        ("01_cdg: {", "cannot be read: line 2: "),
+        ("01_cdg: {}\n01_cdg: {}", "cannot be read: line 2: key '01_cdg' appears twice; keep one"),
+        ("01_cdg: {parameters: {term: 1:30}}", "cannot be read: line 1: '1:30' is no usable number"),
     ],
 )
 def test_a_faulty_profile_is_an_error_that_names_the_file(folder, entry, reason):

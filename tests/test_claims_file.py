@@ -77,6 +77,17 @@ def test_a_difference_is_against_zero_and_a_ratio_against_one_unless_said_otherw
         (ROW, "", "must be a mapping with the keys claims"),
         (ROW, "claims: [1]", "claim number 1 needs an 'id'"),
         (ROW, "claims: [", "cannot be read"),
+        ("kind: within", "kind: within, kind: ratio", "line 8: key 'kind' appears twice"),
+        ("    test: clocks", "    test: seconds\n    test: clocks", "line 8: key 'test' appears twice"),
+        ("value: 4.0", "value: 1:30", "line 6: '1:30' is no usable number"),
+        ("value: 4.0", "value: 1:30.5", "'1:30.5' is no usable number"),
+        ("null: 1", f"null: {10**20}", "is no usable number"),
+        ("null: 1", f"null: {'9' * 5000}", "is no usable number"),
+        ("value: 4.0", "value: 2026-13-45", "cannot be read: month must be in 1..12"),
+        ("scale: a model", "scale: Paper", "'scale' is 'Paper'; write exactly paper"),
+        ("scale: a model", 'scale: " paper"', "'scale' is ' paper'; write exactly paper"),
+        ("scale: a model", "scale: papr", "'scale' is 'papr'; write exactly paper"),
+        ("scale: a model", "scale: the paper's own setting", "write exactly paper"),
     ],
 )
 def test_a_faulty_claims_file_is_an_error_that_names_file_claim_and_key(tmp_path, old, new, message):
@@ -90,6 +101,11 @@ def test_a_tolerance_without_a_number_to_be_around_is_an_error(tmp_path):
     text = ROW.replace("value: 4.0", "value: null").replace("within", "ratio")
     with pytest.raises(InputError, match="'tolerance' needs the paper's number"):
         read(tmp_path, text)
+
+
+def test_the_word_paper_and_texts_that_speak_of_the_paper_are_scales(tmp_path):
+    for scale in ("paper", "a model of the paper's accelerator"):
+        assert read(tmp_path, ROW.replace("scale: a model", f"scale: {scale}"))["Q2"].scale == scale
 
 
 def test_two_claims_with_one_id_are_an_error(tmp_path):

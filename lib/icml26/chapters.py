@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from icml26 import paths
 from icml26.errors import InputError, nearest
-from icml26.papers import PARTS, papers, resolve, slugs
+from icml26.papers import PARTS, papers, resolve, slugs, strict_yaml
 from icml26.parameters import Parameter, bound, parameters
 
 __all__ = [
@@ -262,7 +260,4 @@ def _text(file: Path) -> str:
 
 
 def _yaml(file: Path) -> Any:
-    try:
-        return yaml.safe_load(_text(file))
-    except yaml.YAMLError as error:
-        raise InputError(f"{_name(file)} is not YAML: {error}") from None
+    return strict_yaml(_text(file), _name(file))

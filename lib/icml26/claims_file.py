@@ -5,21 +5,23 @@ contradictory key is an error that names file, claim and key, so that no rule is
 known. What a rule makes of a measurement is `icml26.claims`' business.
 """
 
+import difflib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from icml26 import paths
 from icml26.errors import InputError, nearest
+from icml26.papers import strict_yaml
 
 __all__ = ["Claim", "Paper", "Rule", "claims_path", "load"]
 
 _NULLS = {"difference": 0.0, "ratio": 1.0}
 _KINDS = ("difference", "ratio", "within", "exact")
+_LIKE_PAPER = {"the", "a", "paper", "papers", "s", "own", "setting", "scale", "as", "in", "at", "same"}
 _DIRECTIONS = ("above", "below")
 
 
@@ -110,9 +112,10 @@ def load(path: Path) -> dict[str, Claim]:
     """
     where = f"book/claims/{path.name}" if path.parent.name == "claims" else str(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{where} cannot be read: {error}") from error
+    content = strict_yaml(text, where)
     rows = _Mapping(content, where, required=("claims",))["claims"]
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{where}: 'claims' must be a list with at least one claim")
@@ -139,8 +142,21 @@ def _claim(row: object, where: str, number: int) -> Claim:
         paper=Paper(value=value, text=block.text("text"), setting=block.text("setting")),
         test=fields.text("test"),
         rule=_rule(fields["rule"], f"{where}: rule", value),
-        scale=fields.text("scale"),
+        scale=_scale(fields, where),
     )
+
+
+def _scale(fields: "_Mapping", where: str) -> str:
+    """Return the scale; the one word `paper` has a meaning, so what only looks like it is refused."""
+    scale = fields.text("scale")
+    words = re.findall(r"[a-z]+", scale.casefold())
+    close = difflib.get_close_matches(" ".join(words), ["paper"], cutoff=0.7)
+    if (close or ("paper" in words and set(words) <= _LIKE_PAPER)) and fields["scale"] != "paper":
+        raise InputError(
+            f"{where}: key 'scale' is {fields['scale']!r}; write exactly paper where the laptop run is at the paper's "
+            "own setting, else what the experiment stands in for"
+        )
+    return scale
 
 
 def _rule(row: object, where: str, value: float | None) -> Rule:
