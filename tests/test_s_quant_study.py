@@ -118,3 +118,22 @@ def test_a_short_last_group_is_refused():
     encoded = codec.encode(torch.ones(130), codec.SQuantConfig(seed_bits=8))
     with pytest.raises(InputError, match="holds 130 weights"):
         study.group_bits(encoded)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fixed_bits": [1.0, 2.0, 3.0, 4.0]}, "as many"),
+        ({"fixed_bits": [1.0], "fixed": {1: np.ones(10)}}, "two or more"),
+        ({"fixed_bits": [], "fixed": {}}, "two or more"),
+        ({"fixed_bits": [1.0, 2.0, 3.0, 4.0, 5.5]}, "evenly spaced"),
+        ({"fixed_bits": [5.0, 4.0, 3.0, 2.0, 1.0]}, "increasing"),
+        ({"norm": np.ones(9)}, "same groups"),
+        ({"fixed": {k: np.ones(10 + (k == 3)) for k in range(1, 6)}}, "same groups"),
+    ],
+)
+def test_curves_that_cannot_be_interpolated_are_refused(change, message):
+    _, norm, fixed, grid = exponential_codec(10, 17)
+    arguments = {"norm": norm, "adaptive": (norm, np.full(10, 2.5)), "fixed": fixed, "fixed_bits": grid} | change
+    with pytest.raises(InputError, match=message):
+        study.adaptive_over_fixed(**arguments, seed=18)

@@ -263,7 +263,8 @@ def adaptive_over_fixed(
     Raises
     ------
     InputError
-        If the adaptive codec's bits lie outside the fixed ones.
+        If lengths differ, there are fewer than two fixed numbers, their bits are not evenly spaced and increasing, or
+        the adaptive codec's bits lie outside them.
 
     Examples
     --------
@@ -273,6 +274,14 @@ def adaptive_over_fixed(
     """
     wrong, bits = adaptive
     grid = np.asarray(fixed_bits, dtype=float)
+    if grid.ndim != 1 or not 2 <= len(grid) == len(fixed):
+        raise InputError(f"fixed_bits has shape {grid.shape}, fixed {len(fixed)} entries: give two or more, as many")
+    steps = np.diff(grid)
+    if not (steps > 0).all() or not np.allclose(steps, steps[0]):
+        raise InputError(f"fixed_bits {grid.tolist()} must be increasing and evenly spaced: give consecutive k")
+    lengths = [len(one) for one in (norm, wrong, bits, *fixed.values())]
+    if len(set(lengths)) > 1:
+        raise InputError(f"norm, adaptive and fixed have {lengths} groups: give the same groups to all")
     if not grid[0] <= bits.mean() <= grid[-1]:
         raise InputError(f"adaptive bits {bits.mean():.3f} lie outside fixed_bits {grid[0]:g} to {grid[-1]:g}: add k")
 
