@@ -1,12 +1,15 @@
 """One chapter's run: refused before a kernel starts, executed by this interpreter, scrubbed, honest when it fails."""
 
 import json
+import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
-from miniature import chapter, project
+from miniature import chapter, environment, project
 
 from icml26 import batch, runner
 from icml26.claims_view import MIMETYPE
@@ -103,6 +106,48 @@ def test_a_failed_chapter_is_one_line_and_keeps_its_notebook(folder, body, said)
     notebook = nbformat.read(partial, as_version=4)
     assert notebook.metadata.kernelspec.name == "python3", "the user can open it"
     assert not (folder / "_run" / "quick" / "01_cdg.json").exists()
+
+
+@pytest.mark.slow
+def test_a_single_run_keeps_others_out_and_a_polite_signal_leaves_nothing_behind(folder, tmp_path):
+    told, scratch = tmp_path / "kernel", tmp_path / "scratch"
+    scratch.mkdir()
+    body = f"import os, time\nfrom pathlib import Path\nPath({str(told)!r}).write_text(str(os.getpid()))"
+    chapter(folder, "01_cdg", body=f"{body}\ntime.sleep(300)")
+    command = [sys.executable, "-m", "icml26.cli", "run", "01_cdg", "--profile", "quick"]
+    env = environment(folder) | {"TMPDIR": str(scratch)}
+    run = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait(lambda: told.is_file() and told.read_text())
+        for arguments in (["run", "15", "--profile", "quick"], ["reproduce", "--profile", "quick"]):
+            other = subprocess.run([*command[:3], *arguments], env=env, capture_output=True, text=True)
+            assert other.returncode == 1
+            assert other.stderr == (
+                f"icml26: another run is alive in this project (process {run.pid}); wait for it or stop it first\n"
+            )
+        assert list(scratch.glob("icml26-*"))
+        run.terminate()
+        assert run.wait(30) == 130
+    finally:
+        run.kill()
+    wait(lambda: not alive(int(told.read_text())))
+    assert not list(scratch.glob("icml26-*"))
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{process}/stat")  # a zombie has ended
+    return not (stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def wait(what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

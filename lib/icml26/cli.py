@@ -110,9 +110,10 @@ def run(
     """Execute one chapter into _run/PROFILE, with the profile's parameters or yours."""
     from rich.console import Console
 
-    from icml26 import batch, chapters, cli_view, paths
-    from icml26.runner import read_result
+    from icml26 import batch, chapters, cli_view, locking, paths
+    from icml26.runner import read_result, run_folder
 
+    _interruptible()
     slug = chapters.resolve(chapter)
     if job:
         batch.run_job(slug, profile)
@@ -125,7 +126,10 @@ def run(
             raise InputError(f"-p {setting}: write it as key=value")
         overrides[name] = knobs[name].parse(text) if name in knobs else text
     chapters.bind(slug, profile, overrides)  # so that what is wrong shows before any progress
-    with cli_view.chapter_progress(Console(stderr=True), slug) as progress:
+    with (
+        locking.run_lock(run_folder(profile).parent),
+        cli_view.chapter_progress(Console(stderr=True), slug) as progress,
+    ):
         path = batch.run_chapter(slug, profile=profile, overrides=overrides, progress=progress)
     result = read_result(path)
     show(cli_view.claims_table(result["claims"]))
@@ -170,6 +174,8 @@ def reproduce(
 
 
 def _interruptible() -> None:
+    """Let a polite signal do what the user's interrupt does, so that nothing is left running."""
+
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 

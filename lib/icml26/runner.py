@@ -24,6 +24,7 @@ from icml26.execution import Job
 
 __all__ = ["environment", "read_result", "require", "run_chapter", "run_folder"]
 
+_PATIENCE = 10.0  # seconds that an interrupted worker has to end by itself
 _THREADS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 
 
@@ -159,6 +160,10 @@ def _execute(job: Job, env: Mapping[str, str], progress: Callable[[int, int], No
                     progress(last["cell"], last["cells"])
         except BaseException:
             worker.terminate()
+            try:
+                worker.wait(_PATIENCE)  # it ends its kernel and removes its scratch folder
+            except subprocess.TimeoutExpired:
+                worker.kill()
             raise
         worker.wait()
         log.seek(0)
