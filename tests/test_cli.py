@@ -1,22 +1,25 @@
 """The command line: quick to start, one line and the right exit code for every error, an example for every command."""
 
+import shlex
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from types import ModuleType
 
 import nbformat
 import pytest
 import typer
-from miniature import environment, pretend_run, project
+from miniature import environment, pretend_run
+from miniature import project as miniature
 
-from icml26 import __version__, batch, cli
+from icml26 import __version__, batch, chapters, cli, locking
 from icml26.errors import ChapterError, Icml26Error, InputError
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = project(tmp_path / "p", {"01_cdg": {}, "15_s_quant": {}})
+    made = miniature(tmp_path / "p", {"01_cdg": {}, "15_s_quant": {}})
     monkeypatch.setenv("ICML26_ROOT", str(made))
     return made
 
@@ -52,6 +55,30 @@ def test_every_command_says_what_it_does_and_shows_an_example(name, command, icm
     assert code == 0
     assert out.partition("Examples")[2].count(name) >= 1
     assert command.help
+
+
+def run_examples():
+    """The examples of `icml26 run` in all helps."""
+    for _, command in commands():
+        for line in (command.epilog or "").splitlines():
+            if line.strip().startswith("icml26 run "):
+                yield line.strip()
+
+
+@pytest.mark.parametrize("line", sorted(set(run_examples())))
+def test_every_example_of_a_run_names_a_chapter_and_parameters_that_exist(project, icml26, monkeypatch, line):
+    monkeypatch.setenv("ICML26_ROOT", str(project))
+    bound = []
+
+    def pretend(slug, *, profile, overrides, progress):
+        bound.append(chapters.bind(slug, profile, overrides))
+        raise ChapterError("far enough")
+
+    monkeypatch.setattr(batch, "run_chapter", pretend)
+    monkeypatch.setattr(locking, "run_lock", lambda folder: nullcontext())  # the project may be running
+    code, _, err = icml26(*shlex.split(line)[1:])
+    assert (code, err.splitlines()[-1]) == (1, "icml26: far enough")
+    assert len(bound) == 1
 
 
 def test_help_is_there_within_a_second_and_loads_nothing_heavy():

@@ -98,7 +98,7 @@ def list_chapters(
     show(table)
 
 
-@app.command(epilog=examples("icml26 run 15", "icml26 run s_quant --profile quick -p seed=7 -p blocks=64"))
+@app.command(epilog=examples("icml26 run 15", "icml26 run s_quant --profile quick -p seed=7 -p blocks_per_tensor=64"))
 def run(
     chapter: Chapter,
     profile: Profile = "laptop",
