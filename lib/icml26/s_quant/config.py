@@ -4,6 +4,7 @@ S-Quant is Wang et al., ICML 2026 (arXiv: none), SeedLM is Shafipour et al., ICL
 own variants of S-Quant are settings of the same class. What the parameters do is in `squant` and `seedlm`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,8 @@ __all__ = [
 ]
 
 
-def check_integer(name: str, value: int, low: int, high: int) -> None:
-    """Raise InputError unless value is an integer from low to high.
+def check_integer(name: str, value: int, low: int, high: int) -> int:
+    """Return value as int; raise InputError unless it is an integer from low to high.
 
     Parameters
     ----------
@@ -36,6 +37,11 @@ def check_integer(name: str, value: int, low: int, high: int) -> None:
     low, high
         The range.
 
+    Returns
+    -------
+    int
+        The value; a NumPy integer becomes Python's.
+
     Raises
     ------
     InputError
@@ -43,10 +49,60 @@ def check_integer(name: str, value: int, low: int, high: int) -> None:
 
     Examples
     --------
-    >>> check_integer("group", 128, 1, 4096)
+    >>> check_integer("group", np.int64(128), 1, 4096)
+    128
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise InputError(f"{name} {value!r} is out of range: use an integer from {low} to {high}")
+    return int(value)
+
+
+def check_number(name: str, value: float) -> float:
+    """Return value as float; raise InputError unless it is a finite number.
+
+    Parameters
+    ----------
+    name
+        The argument's name.
+    value
+        What was given; an integer or a NumPy number will do.
+
+    Returns
+    -------
+    float
+        The value.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+
+    Examples
+    --------
+    >>> check_number("threshold", np.float64(0.5))
+    0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{name} {value!r} is no number: give one, such as 0.9")
+    if not np.isfinite(value):
+        raise InputError(f"{name} {value} is not finite: give a finite number")
+    return float(value)
+
+
+def _normalise(config: object, ranges: dict[str, tuple[int, int]], switches: tuple[str, ...] = ()) -> None:
+    """Replace NumPy integers and booleans in the fields of a frozen configuration by Python's, after checks."""
+    for name, (low, high) in ranges.items():
+        object.__setattr__(config, name, check_integer(name, getattr(config, name), low, high))
+    for name in switches:
+        if not isinstance(value := getattr(config, name), bool | np.bool_):
+            raise InputError(f"{name} {value!r} is no switch: use True or False")
+        object.__setattr__(config, name, bool(value))
+
+
+def _check_choice(name: str, value: str, *choices: str) -> None:
+    if not isinstance(value, str) or value not in choices:
+        known = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise InputError(f"{name} {value!r} is not known: use {known}")
 
 
 @dataclass(frozen=True)
@@ -111,21 +167,22 @@ class SQuantConfig:
     scale_factors: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
-        check_integer("block_size", self.block_size, 1, 255)
-        check_integer("seed_bits", self.seed_bits, 2, 24)
-        check_integer("group_size", self.group_size, 1, 1 << 31)
-        check_integer("k_min", self.k_min, 1, self.block_size)
-        check_integer("k_max", self.k_max, self.k_min, self.block_size)
-        check_integer("coefficient_bits", self.coefficient_bits, 2, 8)
-        check_integer("candidates", self.candidates, 1, 1 << 24)
-        object.__setattr__(self, "scale_factors", tuple(self.scale_factors))
+        _normalise(self, {"block_size": (1, 255), "seed_bits": (2, 24), "group_size": (1, 1 << 31)})
+        _normalise(self, {"k_min": (1, self.block_size)})
+        _normalise(self, {"k_max": (self.k_min, self.block_size)})
+        _normalise(self, {"coefficient_bits": (2, 8), "candidates": (1, 1 << 24)})
+        if self.mask is not None:
+            _normalise(self, {"mask": (1, (1 << self.seed_bits) - 1)})
+        object.__setattr__(self, "threshold", check_number("threshold", self.threshold))
+        if isinstance(self.scale_factors, str) or not isinstance(self.scale_factors, Iterable):
+            raise InputError(f"scale_factors {self.scale_factors!r} must be a sequence of numbers, such as (0.5, 1.0)")
+        factors = tuple(check_number("scale_factors", factor) for factor in self.scale_factors)
+        object.__setattr__(self, "scale_factors", factors)
         if not 0 < self.threshold <= 1:
             raise InputError(f"threshold {self.threshold} is no share of energy: use above 0 and at most 1")
-        if self.layout not in ("columns", "row-major"):
-            raise InputError(f"layout {self.layout!r} is not known: use 'columns' or 'row-major'")
-        if self.seed_choice not in ("before", "after"):
-            raise InputError(f"seed_choice {self.seed_choice!r} is not known: use 'before' or 'after'")
-        if not self.scale_factors or not all(0 < factor < np.inf for factor in self.scale_factors):
+        _check_choice("layout", self.layout, "columns", "row-major")
+        _check_choice("seed_choice", self.seed_choice, "before", "after")
+        if not self.scale_factors or not all(factor > 0 for factor in self.scale_factors):
             raise InputError(f"scale_factors {self.scale_factors} must be positive numbers, at least one")
         if self.seed_choice == "before" and self.scale_factors != (1.0,):
             raise InputError("scale_factors need seed_choice='after': set it, or leave the factors at (1.0,)")
@@ -207,13 +264,9 @@ class SeedLMConfig:
     prescale: bool = False
 
     def __post_init__(self) -> None:
-        check_integer("block_size", self.block_size, 1, 255)
-        check_integer("rank", self.rank, 1, min(self.block_size, 9))
-        check_integer("register_bits", self.register_bits, 2, 24)
-        if self.exponent_rule not in ("range", "printed", "search"):
-            raise InputError(f"exponent_rule {self.exponent_rule!r} is not known: use 'range', 'printed' or 'search'")
-        if not isinstance(self.prescale, bool):
-            raise InputError(f"prescale {self.prescale!r} is no switch: use True or False")
+        _normalise(self, {"block_size": (1, 255), "register_bits": (2, 24)}, switches=("prescale",))
+        _normalise(self, {"rank": (1, min(self.block_size, 9))})
+        _check_choice("exponent_rule", self.exponent_rule, "range", "printed", "search")
 
     @property
     def bases(self) -> Bases:
