@@ -135,3 +135,21 @@ def test_an_impossible_clipping_point_is_refused():
         rtn_clipped(torch.ones(4), lowest=0)
     with pytest.raises(InputError, match="points"):
         rtn_clipped(torch.ones(4), points=0)
+
+
+@pytest.mark.parametrize("rounding", [rtn, rtn_clipped, block_floating_point])
+def test_a_group_larger_than_the_data_takes_no_more_memory_than_the_data(rounding):
+    weight = torch.randn(512, generator=torch.Generator().manual_seed(0))
+    huge, exact = rounding(weight, group=1 << 31), rounding(weight, group=512)
+    assert torch.equal(huge.weight, exact.weight)
+    assert huge.bits_per_weight == exact.bits_per_weight
+
+
+@pytest.mark.parametrize("rounding", [rtn, rtn_clipped, block_floating_point])
+def test_parameters_arrays_and_strides_are_rounded_alike(rounding):
+    weight = torch.arange(-6.0, 6.0).reshape(3, 4)
+    expected = rounding(weight, group=4).weight
+    for same in (torch.nn.Parameter(weight), weight.T.contiguous().T, weight.numpy()[::-1].copy()[::-1]):
+        found = rounding(same, group=4).weight
+        assert torch.equal(found, expected)
+        assert not found.requires_grad

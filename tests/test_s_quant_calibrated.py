@@ -234,3 +234,21 @@ def test_wrong_arguments_are_named():
     for call, message in cases:
         with pytest.raises(InputError, match=message):
             call()
+
+
+@pytest.mark.parametrize("rounding", [gptq, awq])
+def test_a_parameter_is_rounded_like_its_values_and_a_huge_group_like_the_whole_weight(rounding):
+    weight = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    inputs = Calibration(torch.eye(4).double(), torch.ones(4).double(), 4)
+    expected = rounding(weight, inputs, group=12)
+    for found in (rounding(nn.Parameter(weight), inputs, group=12), rounding(weight, inputs, group=1 << 31)):
+        assert torch.equal(found.weight, expected.weight)
+        assert found.bits_per_weight == expected.bits_per_weight
+
+
+@pytest.mark.parametrize("rounding", [gptq, awq])
+def test_a_calibration_that_is_not_finite_or_none_is_refused_by_name(rounding):
+    gram = torch.eye(4).double()
+    for wrong in (Calibration(gram * torch.nan, torch.ones(4).double(), 4), gram):
+        with pytest.raises(InputError, match="calibration"):
+            rounding(torch.ones(2, 4), wrong)

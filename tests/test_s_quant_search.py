@@ -9,8 +9,9 @@ from naive_codec import all_bases, best, energies
 
 from icml26.errors import InputError
 from icml26.s_quant import bases as tables
-from icml26.s_quant import search
-from icml26.s_quant.bases import Bases, as_blocks, least_squares, orthonormal, orthonormalise
+from icml26.s_quant import codec, search
+from icml26.s_quant.baselines import rtn, rtn_clipped
+from icml26.s_quant.bases import Bases, as_blocks, as_weight, least_squares, orthonormal, orthonormalise
 from icml26.s_quant.lfsr import Register
 from icml26.s_quant.search import best_candidates, scores, search_path
 
@@ -248,3 +249,33 @@ def test_blocks_are_row_major_whatever_the_type_and_the_strides(dtype):
     expected = [[0, 3, 6, 9], [12, 1, 4, 7], [10, 13, 2, 5], [8, 11, 14, 0]]
     assert as_blocks(weight.T, 4).tolist() == expected
     assert as_blocks(weight.T.float().numpy(), 4).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        [0.5, 1.0],
+        0.5,
+        None,
+        "0.5",
+        torch.ones(4).to(torch.float8_e4m3fn),
+        torch.eye(2).to_sparse(),
+        torch.empty(4, device="meta"),
+        torch.ones(4, dtype=torch.complex64),
+        np.array(["a"]),
+        np.array([None]),
+    ],
+)
+def test_what_is_no_dense_floating_point_tensor_is_refused_in_one_line(weight):
+    for encode in (as_weight, lambda w: as_blocks(w, 2), codec.encode, codec.encode_path, rtn, rtn_clipped):
+        with pytest.raises(InputError, match=r"^weight [^\n]*$"):
+            encode(weight)
+
+
+def test_weights_of_any_strides_and_byte_order_and_parameters_are_welcome():
+    values = np.arange(12.0).reshape(3, 4)
+    for same in (values[::-1].copy()[::-1], np.asfortranarray(values), values.astype(">f4"), values.astype(np.float16)):
+        assert torch.equal(as_weight(same), torch.from_numpy(values))
+    found = as_weight(torch.nn.Parameter(torch.ones(4, 2)).T)
+    assert found.is_contiguous()
+    assert not found.requires_grad

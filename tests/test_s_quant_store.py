@@ -254,3 +254,24 @@ def test_names_that_look_like_the_format_s_own_are_kept(tmp_path):
     names = ['"sha256":"' + "0" * 64, "__metadata__", "a.seeds", "ü\n/", "0" * 64]
     save(tmp_path / "a", dict.fromkeys(names, encoded))
     assert list(load(tmp_path / "a")) == names
+
+
+def test_numpy_numbers_in_a_configuration_are_saved_like_pythons(tmp_path):
+    one, eight = np.int64(1), np.uint8(8)
+    configs = [
+        SQuantConfig(eight, np.int32(8), one, np.float32(0.75), one, eight, mask=np.int64(0xB8)),
+        SeedLMConfig(eight, np.int16(3), eight, prescale=np.bool_(True)),
+    ]
+    for config in configs:
+        encoded = encode(torch.ones(3, 8), config)
+        save(tmp_path / "a.safetensors", {"a": encoded})
+        loaded = load(tmp_path / "a.safetensors")["a"]
+        assert loaded.config == config
+        assert torch.equal(decode(loaded), decode(encoded))
+
+
+def test_a_group_size_beyond_the_data_costs_no_memory():
+    weight = torch.ones(512).cumsum(0)
+    huge, exact = (encode(weight, SQuantConfig(seed_bits=8, group_size=size)) for size in (1 << 31, 32))
+    assert torch.equal(decode(huge), decode(exact))
+    assert huge.payload_bytes() == exact.payload_bytes()

@@ -14,10 +14,10 @@ from jaxtyping import Float32, Float64
 from torch import Tensor
 
 from icml26.errors import InputError
-from icml26.s_quant.bases import as_blocks, float16_scales
-from icml26.s_quant.config import check_integer
+from icml26.s_quant.bases import as_blocks, as_weight, float16_scales
+from icml26.s_quant.config import check_integer, check_number
 
-__all__ = ["Quantised", "block_floating_point", "rtn", "rtn_clipped"]
+__all__ = ["Quantised", "block_floating_point", "checked_group", "rtn", "rtn_clipped"]
 
 
 class Quantised(NamedTuple):
@@ -62,6 +62,7 @@ def rtn(weight: Tensor | np.ndarray, bits: int = 4, group: int = 128) -> Quantis
     >>> rtn(torch.tensor([-1.0, 0.0, 0.25, 2.0]), bits=2, group=4)
     Quantised(weight=tensor([-1.,  0.,  0.,  2.]), bits_per_weight=6.5)
     """
+    weight = as_weight(weight)
     groups = _groups(weight, bits, group)
     top = (1 << bits) - 1
     low, high = groups.amin(1).clamp_max(0), groups.amax(1).clamp_min(0)
@@ -106,7 +107,8 @@ def rtn_clipped(
     >>> rtn_clipped(torch.tensor([-1.0, 0.0, 0.5, 1.0]), bits=2, group=4).bits_per_weight
     6.0
     """
-    if not 0 < lowest <= 1:
+    weight = as_weight(weight)
+    if not 0 < check_number("lowest", lowest) <= 1:
         raise InputError(f"lowest {lowest} is no share of the peak: use above 0 and at most 1")
     check_integer("points", points, 1, 1 << 16)
     groups = _groups(weight, bits, group)
@@ -152,10 +154,40 @@ def block_floating_point(weight: Tensor | np.ndarray, bits: int = 4, group: int 
     return rtn_clipped(weight, bits, group, lowest=1.0, points=1)
 
 
-def _groups(weight: Tensor | np.ndarray, bits: int, group: int) -> Float64[Tensor, "groups g"]:
+def checked_group(bits: int, group: int, size: int) -> int:
+    """The weights per group, no more than there are, after making sure that bits and group are in range.
+
+    Parameters
+    ----------
+    bits
+        Bits per code, 2 to 8.
+    group
+        Weights per group, 1 or more.
+    size
+        Weights there are.
+
+    Returns
+    -------
+    int
+        Weights per group: memory is that of the data, however large the group asked for.
+
+    Raises
+    ------
+    InputError
+        If bits or group are out of range.
+
+    Examples
+    --------
+    >>> checked_group(4, 128, 1000), checked_group(4, 1 << 31, 1000)
+    (128, 1000)
+    """
     check_integer("bits", bits, 2, 8)
-    check_integer("group", group, 1, 1 << 31)
-    return as_blocks(weight, group)  # zeros at the end change neither a group's range nor its error
+    return min(check_integer("group", group, 1, 1 << 31), max(size, 1))
+
+
+def _groups(weight: Tensor, bits: int, group: int) -> Float64[Tensor, "groups g"]:
+    # Zeros at the end change neither a group's range nor its error.
+    return as_blocks(weight, checked_group(bits, group, weight.numel()))
 
 
 def _rounded(scale: Float64[Tensor, " groups"]) -> Float64[Tensor, "groups 1"]:
@@ -163,7 +195,7 @@ def _rounded(scale: Float64[Tensor, " groups"]) -> Float64[Tensor, "groups 1"]:
     return torch.from_numpy(exact).to(scale.device)[:, None]
 
 
-def _quantised(weight: Tensor | np.ndarray, groups: Float64[Tensor, "groups g"], bits: int, extra: int) -> Quantised:
-    size = int(np.prod(weight.shape, dtype=np.int64))
-    found = groups.to(torch.float32).view(-1)[:size].reshape(tuple(weight.shape))
+def _quantised(weight: Tensor, groups: Float64[Tensor, "groups g"], bits: int, extra: int) -> Quantised:
+    size = weight.numel()
+    found = groups.to(torch.float32).view(-1)[:size].reshape(weight.shape)
     return Quantised(found, bits + extra * len(groups) / size)

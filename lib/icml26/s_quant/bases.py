@@ -14,19 +14,29 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float16, Float64, Int32
+from jaxtyping import Float, Float16, Float64, Int32
 from torch import Tensor
 
 from icml26.errors import InputError
 from icml26.s_quant.lfsr import Register, basis_integers
 
-__all__ = ["Bases", "as_blocks", "float16_scales", "least_squares", "orthonormal", "orthonormalise", "unit_blocks"]
+__all__ = [
+    "Bases",
+    "as_blocks",
+    "as_weight",
+    "float16_scales",
+    "least_squares",
+    "orthonormal",
+    "orthonormalise",
+    "unit_blocks",
+]
 
 TILE = 256  # seeds whose best score is kept; the rows of an orthonormal table are padded to whole tiles
 RANK = 1e-10  # a column adds to the span if its new part is longer than this, relative to the longest
 CACHE_BYTES = 1 << 29  # orthonormal tables kept in memory, together
 TABLE_BYTES = 1 << 32  # the largest table that is made
 _ROWS = 4096  # seeds orthonormalised at a time: 4096 x 16 x 16 float64 numbers are 8 MiB
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _cache: OrderedDict[tuple, Tensor] = OrderedDict()
 
 
@@ -71,6 +81,43 @@ class Bases:
         return torch.from_numpy(self.integers(seeds, k)).to(device, torch.float64) / (self.register.half - 1)
 
 
+def as_weight(weight: Tensor | np.ndarray) -> Float[Tensor, "..."]:
+    """What every encoder and rounding takes as weights: a dense floating-point tensor, detached and contiguous.
+
+    Parameters
+    ----------
+    weight : torch tensor or numpy array of any shape
+        Of 16, 32 or 64 bits; parameters and any strides are welcome.
+
+    Returns
+    -------
+    tensor of the same shape
+        On the weight's device, of its type; float64 for an array.
+
+    Raises
+    ------
+    InputError
+        If it is neither tensor nor array, not floating-point, of eight bits, sparse, or without data (meta).
+
+    Examples
+    --------
+    >>> as_weight(np.arange(3.0)[::-1])
+    tensor([2., 1., 0.], dtype=torch.float64)
+    """
+    if isinstance(weight, np.ndarray):
+        if weight.dtype.kind != "f":
+            raise InputError(f"weight of type {weight.dtype} is not floating-point: convert it")
+        return torch.from_numpy(np.array(weight, dtype=np.float64, order="C", subok=False))
+    if not isinstance(weight, Tensor):
+        raise InputError(f"weight of type {type(weight).__name__} is no tensor: give a torch tensor or a numpy array")
+    if weight.dtype not in _FLOATS:
+        raise InputError(f"weight of type {weight.dtype} is not floating-point of 16 to 64 bits: convert it")
+    if weight.layout != torch.strided or weight.is_meta:
+        kind = "on the meta device" if weight.is_meta else "sparse"
+        raise InputError(f"weight is {kind}: give a dense tensor with data")
+    return weight.detach().contiguous()
+
+
 def as_blocks(weight: Tensor | np.ndarray, block_size: int) -> Float64[Tensor, "n B"]:
     """Flatten a weight row-major and cut it into blocks, the last one padded with zeros.
 
@@ -89,7 +136,7 @@ def as_blocks(weight: Tensor | np.ndarray, block_size: int) -> Float64[Tensor, "
     Raises
     ------
     InputError
-        If the weight is empty, not of a floating-point type, or holds NaN or infinity.
+        If the weight is empty, holds NaN or infinity, or is none (`as_weight`).
 
     Examples
     --------
@@ -97,11 +144,7 @@ def as_blocks(weight: Tensor | np.ndarray, block_size: int) -> Float64[Tensor, "
     tensor([[0., 1.],
             [2., 0.]], dtype=torch.float64)
     """
-    floating = weight.is_floating_point() if isinstance(weight, Tensor) else np.asarray(weight).dtype.kind == "f"
-    if not floating:
-        raise InputError(f"weight of type {getattr(weight, 'dtype', type(weight))} is not floating-point: convert it")
-    flat = weight.detach() if isinstance(weight, Tensor) else torch.from_numpy(np.array(weight, dtype=np.float64))
-    flat = flat.reshape(-1)
+    flat = as_weight(weight).reshape(-1)
     if not flat.numel():
         raise InputError("weight is empty: there is nothing to encode")
     if not torch.isfinite(flat).all():

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor, nn
 
 from icml26.errors import InputError, nearest
-from icml26.s_quant.baselines import Quantised
-from icml26.s_quant.bases import as_blocks, float16_scales
-from icml26.s_quant.config import check_integer
+from icml26.s_quant.baselines import Quantised, checked_group
+from icml26.s_quant.bases import as_blocks, as_weight, float16_scales
+from icml26.s_quant.config import check_number
 
 __all__ = ["Calibration", "awq", "collect", "gptq", "output_error"]
 
@@ -183,8 +183,9 @@ def gptq(
     >>> gptq(torch.tensor([[-1.0, 0.0, 0.5, 1.0]]), inputs, bits=2, group=4).bits_per_weight
     6.0
     """
-    groups = _groups(weight, calibration, bits, group)
-    if not damping > 0:
+    weight, group = _checked(weight, calibration, bits, group)
+    groups = as_blocks(weight, group)
+    if not check_number("damping", damping) > 0:
         raise InputError(f"damping={damping} must be positive, such as 0.01")
     hessian = 2 * calibration.gram
     hessian = hessian + damping * hessian.diagonal().mean() * torch.eye(len(hessian), dtype=torch.float64)
@@ -263,7 +264,8 @@ def awq(
     >>> awq(torch.tensor([[-1.5, 0.0, 0.9, 1.5]]), inputs, bits=2, group=4, clip=False).weight
     tensor([[-2.,  0.,  1.,  1.]])
     """
-    _groups(weight, calibration, bits, group)
+    weight, group = _checked(weight, calibration, bits, group)
+    as_blocks(weight, group)  # refuses what is not finite
     half = 1 << (bits - 1)
     gram = calibration.gram
     exact = weight.double()
@@ -295,17 +297,22 @@ def awq(
     return Quantised((chosen / best).float(), bits + 16 * n / weight.numel())
 
 
-def _groups(weight: Tensor, calibration: Calibration, bits: int, group: int) -> Float64[Tensor, "groups g"]:
-    check_integer("bits", bits, 2, 8)
-    check_integer("group", group, 1, 1 << 31)
+def _checked(weight: Tensor, calibration: Calibration, bits: int, group: int) -> tuple[Float[Tensor, "out in"], int]:
+    """The weight as every encoder takes it, and the group, no longer than the weight."""
+    weight = as_weight(weight)
+    if not isinstance(calibration, Calibration):
+        raise InputError(f"calibration of type {type(calibration).__name__} is none: give what collect returned")
+    group = checked_group(bits, group, weight.numel())
     if weight.ndim != 2 or len(calibration.gram) != weight.shape[1]:
         raise InputError(
             f"weight has shape {tuple(weight.shape)}, calibration is of {len(calibration.gram)} inputs: "
             "give the inputs of the same layer"
         )
+    if not (torch.isfinite(calibration.gram).all() and torch.isfinite(calibration.magnitude).all()):
+        raise InputError("calibration holds values that are not finite: collect it from finite inputs")
     if not calibration.gram.diagonal().any():
         raise InputError("calibration holds nothing but zeros: collect it from data")
-    return as_blocks(weight, group)
+    return weight, group
 
 
 def _scales(wanted: Float64[Tensor, " groups"]) -> Float64[Tensor, "groups 1"]:

@@ -15,7 +15,7 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from icml26.errors import InputError
-from icml26.s_quant.bases import as_blocks, least_squares
+from icml26.s_quant.bases import as_blocks, as_weight, least_squares
 from icml26.s_quant.config import HIGHEST, LOWEST, SEEDLM_4BIT, SeedLMConfig
 from icml26.s_quant.encoded import SeedLMEncoded
 from icml26.s_quant.search import MARGIN, Progress, scores
@@ -129,9 +129,9 @@ def encode(
     >>> found.bits_per_weight(), found.payload_bytes()
     (5.0, 10)
     """
+    weight = as_weight(weight)
     blocks = as_blocks(weight, config.block_size)
-    size = weight.numel() if isinstance(weight, Tensor) else np.size(weight)
-    shift = 0
+    size, shift = weight.numel(), 0
     if config.prescale and blocks.any():
         peak = blocks.abs().max()
         rms = peak * ((blocks / peak).square().sum() / size).sqrt()

@@ -16,7 +16,7 @@ from jaxtyping import Float16, Float32, Float64
 from torch import Tensor
 
 from icml26.errors import InputError
-from icml26.s_quant.bases import as_blocks, float16_scales, least_squares
+from icml26.s_quant.bases import as_blocks, as_weight, float16_scales, least_squares
 from icml26.s_quant.config import PAPER_4BIT, SQuantConfig
 from icml26.s_quant.encoded import Encoded
 from icml26.s_quant.search import TIE, Progress, SearchPath, best_candidates, search_path
@@ -64,6 +64,7 @@ def encode(
     >>> len(found.seeds), found.payload_bytes(), found.bits_per_weight()
     (8, 29, 7.25)
     """
+    weight = as_weight(weight)
     blocks = as_blocks(weight, config.block_size)
     report = progress or (lambda share: None)
     searching = 1.0 if config.seed_choice == "before" else _SEARCHING
@@ -170,6 +171,8 @@ def decode(encoded: Encoded, device: torch.device | str = "cpu") -> Float32[Tens
 
 def _checked(path: SearchPath, config: SQuantConfig, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The path's energies and seeds for k_min to k_max."""
+    if not isinstance(path, SearchPath):
+        raise InputError(f"path of type {type(path).__name__} is no search: give what encode_path returned")
     columns = slice(config.k_min - path.k_first, config.k_max - path.k_first + 1)
     if path.bases != config.bases:
         raise InputError("path was searched with other bases than the configuration's: search again")
@@ -199,18 +202,24 @@ def _coefficients(
     return found
 
 
+def _group(config: SQuantConfig, n: int) -> int:
+    """Blocks per scale: no more than there are, so that memory is that of the data whatever the group size."""
+    return min(config.group_size, n)
+
+
 def _scales(fitted: Float64[Tensor, "n k_max"], config: SQuantConfig, factor: float) -> Float16[np.ndarray, " groups"]:
     """One scale per group: the given multiple of its greatest coefficient over the greatest code."""
     n = len(fitted)
-    peak = fitted.new_zeros(-(-n // config.group_size) * config.group_size)
+    size = _group(config, n)
+    peak = fitted.new_zeros(-(-n // size) * size)
     peak[:n] = fitted.abs().amax(1)
-    return float16_scales(factor * peak.view(-1, config.group_size).amax(1).cpu().numpy() / config.limit)
+    return float16_scales(factor * peak.view(-1, size).amax(1).cpu().numpy() / config.limit)
 
 
 def _per_block(scales: Float16[np.ndarray, " groups"], config: SQuantConfig, blocks: Tensor) -> Float64[Tensor, "n 1"]:
     """Each block's scale."""
     exact = torch.from_numpy(scales.astype(np.float64)).to(blocks.device)
-    return exact.repeat_interleave(config.group_size)[: len(blocks), None]
+    return exact.repeat_interleave(_group(config, len(blocks)))[: len(blocks), None]
 
 
 def _quantise(fitted: Float64[Tensor, "..."], scales: Float64[Tensor, "..."], limit: int) -> Float64[Tensor, "..."]:
