@@ -14,6 +14,8 @@ from miniature import environment, pretend_run
 from miniature import project as miniature
 
 from icml26 import __version__, batch, chapters, cli, locking
+from icml26 import data as icml26_data
+from icml26 import models as icml26_models
 from icml26.errors import ChapterError, Icml26Error, InputError
 
 
@@ -201,6 +203,22 @@ def test_models_and_data_are_listed_and_one_failure_does_not_hide_another(icml26
     code, _, err = icml26("models", "check", "smollm2-135m", "nonsense")
     assert code == 2
     assert [("smollm2-135m: " in line or "smollm2-135m " in line) for line in err.splitlines()] == [True, False]
+
+
+def test_in_a_pipe_each_row_of_a_list_is_one_line_however_narrow(icml26, tmp_path, monkeypatch):
+    monkeypatch.setenv("ICML26_CACHE", str(tmp_path / "a folder" / ("long" * 30)))
+    monkeypatch.setenv("ICML26_DATA", str(tmp_path))
+    monkeypatch.setattr(icml26_models, "status", lambda: [LONG])
+    for arguments, names in ((("models", "list"), ["a-model"]), (("data", "list"), list(icml26_data.registry()))):
+        _, out, _ = icml26(*arguments)
+        rows = out.splitlines()[1 : 1 + len(names)]
+        assert [row.split()[0] for row in rows] == names
+        assert all(row == row.rstrip() for row in rows)
+        assert len(out.splitlines()) == 1 + len(names) + (arguments[0] == "data")
+    assert icml26("models", "list")[1].splitlines()[1].endswith("word " * 99 + "end")
+
+
+LONG = icml26_models.Status("a-model", "lm", None, "MIT", False, "word " * 99 + "end", "", "")
 
 
 def test_a_paper_s_own_command_is_loaded_only_when_called(icml26, monkeypatch):

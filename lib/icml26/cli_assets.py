@@ -13,6 +13,8 @@ from icml26.errors import Icml26Error
 
 __all__ = ["data", "examples", "models", "say", "show"]
 
+_UNWRAPPED = 10_000  # characters; wider than any row
+
 
 def examples(*lines: str) -> str:
     """Return the end of a command's help."""
@@ -20,10 +22,18 @@ def examples(*lines: str) -> str:
 
 
 def show(*what: Any) -> None:
-    """Print tables or lines with rich."""
+    """Print tables or lines with rich; elsewhere than on a terminal each row is one line, for grep and its like."""
     from rich.console import Console
 
-    Console().print(*what, highlight=False, soft_wrap=all(isinstance(item, str) for item in what))
+    soft_wrap = all(isinstance(item, str) for item in what)
+    if Console().is_terminal:
+        Console().print(*what, highlight=False, soft_wrap=soft_wrap)
+        return
+    console = Console(width=_UNWRAPPED)
+    with console.capture() as printed:
+        console.print(*what, highlight=False, soft_wrap=soft_wrap)
+    for line in printed.get().splitlines():
+        say(line.rstrip())
 
 
 def say(line: str) -> None:
