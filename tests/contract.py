@@ -1,5 +1,6 @@
 """What every chapter keeps, checked on its source and on its executed copies, real ones and skeletons alike."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,10 @@ HEADINGS = [
     "At the paper's scale",
     "References",
 ]
+# What only those who write the chapter understand has no place in a reason or in what a claim needs.
+PROCESS = re.compile(
+    r"\b(first half|second half|issues?|to-?do|fixme|later|soon|yet|milestone|sprint)\b", re.IGNORECASE
+)
 FIGURE = re.compile(r"plotting\.(figure|verdict_plot)\(|plt\.(figure|subplots)\(")
 NAMES = (
     re.compile(r"\bglue\(\s*f?\"([^\"]+)\""),
@@ -73,9 +78,31 @@ def violations(slug: str) -> list[str]:
     for header, text in code:
         if FIGURE.search(text) and not described(metadata_of(header)):
             wrong.append(f"a figure has no alt text or caption: {text.strip().splitlines()[0]!r}")
+    wrong += [f"a claim is left out for a reason of ours: {text!r}" for text in process_words(source)]
     if f'Ledger("{slug}"' not in source or ".close()" not in source:
         wrong.append("it closes no ledger of its own")
     return wrong
+
+
+def process_words(code: str) -> list[str]:
+    """The texts given as a claim's `reason` or `needs`, as a keyword or in a dictionary, that speak of the work."""
+    given = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.keyword) and node.arg in ("reason", "needs"):
+            given.append(node.value)
+        elif isinstance(node, ast.Dict):
+            given += [
+                value
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant) and key.value in ("reason", "needs")
+            ]
+    texts = [
+        part.value
+        for value in given
+        for part in ast.walk(value)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    return [text for text in texts if PROCESS.search(text)]
 
 
 def metadata_of(header: str) -> dict[str, object]:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-__all__ = ["MIMETYPE", "Summary"]
+__all__ = ["COLUMNS", "MIMETYPE", "Summary", "html_row"]
 
 MIMETYPE = "application/vnd.icml26.ledger+json"
 
-_COLUMNS = ("Claim", "What the paper says", "Its value", "Ours", "Verdict", "Scale, or why not tested")
+COLUMNS = ("Claim", "What the paper says", "Its value", "Ours", "Verdict", "Scale, or why not tested")
 
 
 class Summary:
@@ -47,8 +47,8 @@ class Summary:
         data = "real data" if content["data"] == "real" else "stand-in data"
         setting = ", at the paper's setting" if content["at_paper_setting"] else ""
         caption = escape(f"Claims of chapter {content['chapter']} and what this run found ({data}{setting})")
-        heads = "".join(f'<th scope="col">{name}</th>' for name in _COLUMNS)
-        body = "\n".join(_html_row(row) for row in content["claims"])
+        heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+        body = "\n".join(html_row(row) for row in content["claims"])
         # A wide table scrolls inside its own box, which the keyboard can reach.
         return (
             f'<div class="ledger-box" role="region" tabindex="0" aria-label="{caption}" style="overflow-x: auto">\n'
@@ -62,7 +62,19 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{row['id']} {row['label']}" + (f" ({_format(row['value'])})" if counted else "")
 
 
-def _html_row(row: Mapping[str, Any]) -> str:
+def html_row(row: Mapping[str, Any]) -> str:
+    """Return a claim as a row of an HTML table under `COLUMNS`.
+
+    Parameters
+    ----------
+    row : mapping
+        A settled claim, as `icml26.claims.Ledger.rows` gives it.
+
+    Returns
+    -------
+    str
+        A ``<tr>`` whose first cell is the claim's id as the row's head.
+    """
     how = f"Test: {row['test']}. Decided by: {_rule(row)}."
     remarks = [f"Not tested: {row['reason']}. Needs: {row['needs']}."] if row["reason"] else [_scale(row)]
     remarks += [row["note"]] if row["note"] else []

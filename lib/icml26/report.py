@@ -13,7 +13,7 @@ from typing import Any
 
 from icml26 import chapters, paths
 from icml26.claims import VERDICTS
-from icml26.claims_view import _COLUMNS, _html_row
+from icml26.claims_view import COLUMNS, html_row
 from icml26.errors import InputError
 from icml26.runner import read_result
 
@@ -264,7 +264,7 @@ def _filter(papers: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, A
 
 def _table(papers: Sequence[Mapping[str, Any]], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     caption = "Claims of all chapters and what this run found"
-    heads = "".join(f'<th scope="col">{name}</th>' for name in _COLUMNS)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
     lines = [
         f'<div class="table-box" role="region" tabindex="0" aria-label="{caption}">',
         f'<table class="claims-ledger"><caption>{caption}</caption>',
@@ -274,7 +274,7 @@ def _table(papers: Sequence[Mapping[str, Any]], results: Mapping[str, Mapping[st
     for paper in papers:
         slug, short = paper["slug"], escape(paper["short"])
         for claim in results[slug]["claims"]:
-            cells = _html_row(claim).partition("</th>")[2]  # the same cells as in the chapter, under another head
+            cells = html_row(claim).partition("</th>")[2]  # the same cells as in the chapter, under another head
             lines.append(
                 f'<tr data-paper="{slug}" data-paper-name="{short}" data-verdict="{claim["verdict"]}">'
                 f'<th scope="row"><a href="chapters/{slug}.html">{short}</a> {escape(claim["id"])}</th>{cells}'
