@@ -16,17 +16,27 @@ CHAPTER_ARGS = $(foreach chapter,$(CHAPTERS),--chapters $(chapter))
 SAY = @printf '\n==> %s\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help install models reproduce test lint unit verify book browser test-paper publish lab bench lock clean
+.PHONY: help same-python install models reproduce test lint unit verify book browser test-paper publish lab bench lock clean
 
 help: ## list the targets and variables
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@printf '\nvariables: PYTHON=%s PROFILE=%s CHAPTERS="15 19" JOBS=%s TORCH_INDEX=%s\n' '$(PYTHON)' '$(PROFILE)' '$(JOBS)' '$(TORCH_INDEX)'
 
-$(READY): requirements.lock pyproject.toml
+# A .venv of another Python would be used silently, though PYTHON asks for this one.
+same-python:
+ifneq ($(filter command environment,$(origin PYTHON)),)
+	@if [ -x $(BIN)/python ]; then \
+	  version='import sys; print("%d.%d" % sys.version_info[:2])'; \
+	  given=$$($(PYTHON) -c "$$version") && have=$$($(BIN)/python -c "$$version") && \
+	  if [ "$$given" != "$$have" ]; then echo "make: PYTHON=$(PYTHON) is Python $$given, but .venv has Python $$have; remove .venv or leave PYTHON out" >&2; exit 1; fi; \
+	fi
+endif
+
+$(READY): requirements.lock pyproject.toml | same-python
 	$(SAY) "Creating .venv with $(PYTHON)"
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("make: PYTHON=$(PYTHON) is Python %d.%d; the book needs 3.11 to 3.13 (make ... PYTHON=python3.12)" % v)'
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot create a virtual environment; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(SAY) "Installing requirements.lock into .venv (about 2 GB, some minutes on the first run)"
+	$(SAY) "Installing requirements.lock into .venv (about 2.5 GB, some minutes on the first run)"
 	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) install --no-deps --index-url "$(TORCH_INDEX)" "$$(grep -oE '^torch==[0-9.]+' requirements.lock)"; fi
 	@$(PIP) install --no-deps -r requirements.lock
 	@# A CUDA build of torch brings its own libraries; with a CPU build this installs nothing.
@@ -49,11 +59,11 @@ reproduce: models ## run every chapter at PROFILE, then the report and the book 
 test: lint unit verify book browser ## lint, unit and property tests, nbval on tests/reference, strict book build, browser tests
 	$(SAY) "All checks passed"
 
-lint: $(READY)
+lint: $(READY) ## ruff: lint and format
 	$(SAY) "Lint"
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-unit: models
+unit: models ## unit and property tests
 	$(SAY) "Unit and property tests"
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --ignore tests/book --ignore tests/reference
 
@@ -65,7 +75,7 @@ book: $(READY) ## render the committed chapters into _build/html, without runnin
 	$(SAY) "Building the book"
 	@$(BIN)/icml26 book
 
-browser: book
+browser: book ## browser tests on the built book
 	$(SAY) "The built book in a browser"
 	@ICML26_BOOK=_build/html $(BIN)/pytest -q tests/book
 

@@ -1,6 +1,9 @@
 """The command line: quick to start, one line and the right exit code for every error, an example for every command."""
 
+import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -252,3 +255,41 @@ def test_verify_compares_only_what_is_tagged_and_fails_where_it_differs(folder):
     assert done.returncode == 1
     assert "1 failed, 2 passed" in done.stdout
     assert "15_s_quant.ipynb::Cell 2" in done.stdout
+
+
+def test_make_help_lists_every_check_that_make_test_runs(project):
+    makefile = (project / "Makefile").read_text()
+    checks = re.search(r"^test: ([a-z ]+?) *##", makefile, re.MULTILINE)[1].split()
+    out = subprocess.run(["make", "help"], cwd=project, capture_output=True, text=True, check=True).stdout
+    assert len(checks) == 5
+    assert {*checks, "test", "reproduce"} <= {
+        line.split()[1] for line in out.splitlines() if line.startswith("  make ")
+    }
+
+
+def test_make_stops_where_python_is_not_that_of_the_environment(project, tmp_path):
+    shutil.copy(project / "Makefile", tmp_path)
+    for name in ("requirements.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 2.7\n")
+    python.chmod(0o755)
+    (tmp_path / ".venv" / ".ready").touch()
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS", "MAKELEVEL")}
+
+    def install(*variables):
+        return subprocess.run(["make", "install", *variables], cwd=tmp_path, env=env, capture_output=True, text=True)
+
+    assert "Creating" not in install().stdout, "the environment is up to date"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    refused = install(f"PYTHON={sys.executable}")
+    assert refused.returncode != 0
+    said = (
+        f"make: PYTHON={sys.executable} is Python {version}, but .venv has Python 2.7; remove .venv or leave PYTHON out"
+    )
+    assert refused.stderr.splitlines()[0] == said
+    python.write_text(f"#!/bin/sh\necho {version}\n")
+    same = install(f"PYTHON={sys.executable}")
+    assert same.returncode == 0
+    assert "Creating" not in same.stdout
