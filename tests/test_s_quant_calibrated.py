@@ -6,9 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from icml26 import models
 from icml26.errors import InputError
+from icml26.s_quant import study
 from icml26.s_quant.baselines import block_floating_point, rtn_clipped
 from icml26.s_quant.calibrated import SHARES, Calibration, awq, collect, gptq, output_error
 
@@ -252,3 +254,11 @@ def test_a_calibration_that_is_not_finite_or_none_is_refused_by_name(rounding):
     for wrong in (Calibration(gram * torch.nan, torch.ones(4).double(), 4), gram):
         with pytest.raises(InputError, match="calibration"):
             rounding(torch.ones(2, 4), wrong)
+
+
+def test_layers_that_store_the_transpose_are_calibrated_like_linear_ones():
+    linear, transposed = nn.Linear(4, 6), Conv1D(6, 4)
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
+    found = [collect(nn.Sequential(one), [{"input": x}], ["0"])["0"] for one in (linear, transposed)]
+    assert torch.equal(found[0].gram, found[1].gram)
+    assert gptq(study.linear_weights(nn.Sequential(transposed))["0"], found[1]).weight.shape == (6, 4)

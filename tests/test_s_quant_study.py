@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from icml26.errors import InputError
 from icml26.s_quant import codec, study
@@ -137,3 +138,18 @@ def test_curves_that_cannot_be_interpolated_are_refused(change, message):
     arguments = {"norm": norm, "adaptive": (norm, np.full(10, 2.5)), "fixed": fixed, "fixed_bits": grid} | change
     with pytest.raises(InputError, match=message):
         study.adaptive_over_fixed(**arguments, seed=18)
+
+
+def test_layers_that_store_the_transpose_count_like_linear_ones():
+    layer = Conv1D(6, 4)  # from 4 to 6
+    found = study.linear_weights(nn.ModuleDict({"h": nn.ModuleList([layer])}))
+    assert list(found) == ["h.0"]
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(18))
+    assert torch.allclose(x @ found["h.0"].T + layer.bias, layer(x), atol=1e-6)
+    assert not found["h.0"].requires_grad
+
+
+@pytest.mark.parametrize("model", [nn.Sequential(nn.ReLU()), nn.ModuleDict({"head": nn.Linear(2, 2)}), None, "gpt2"])
+def test_a_model_without_linear_layers_in_blocks_is_refused(model):
+    with pytest.raises(InputError, match=r"^model"):
+        study.linear_weights(model)

@@ -22,6 +22,7 @@ from icml26.errors import InputError, nearest
 from icml26.s_quant.baselines import Quantised, checked_group
 from icml26.s_quant.bases import as_blocks, as_weight, float16_scales
 from icml26.s_quant.config import check_number
+from icml26.s_quant.layers import is_transposed, layer_shape
 
 __all__ = ["Calibration", "awq", "collect", "gptq", "output_error"]
 
@@ -78,14 +79,16 @@ def collect(
     >>> found["model.layers.0.mlp.up_proj"].count
     10
     """
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    layers = {
+        name: module for name, module in model.named_modules() if isinstance(module, nn.Linear) or is_transposed(module)
+    }
     sums: dict[str, list] = {}
     mask: list[Tensor | None] = [None]
 
     def hook(name: str) -> Any:
         def add(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
             x = arguments[0].detach()
-            x = (x if mask[0] is None else x[mask[0].bool()]).reshape(-1, module.in_features).float()
+            x = (x if mask[0] is None else x[mask[0].bool()]).reshape(-1, layer_shape(module)[1]).float()
             found = sums.setdefault(name, [0.0, 0.0, 0])
             for i, part in enumerate(((x.T @ x).double(), x.abs().double().sum(0), len(x))):
                 found[i] = found[i] + part

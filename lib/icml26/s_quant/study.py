@@ -18,7 +18,10 @@ from torch import Tensor, nn
 
 from icml26 import stats
 from icml26.errors import InputError, nearest
+from icml26.s_quant.bases import as_weight
 from icml26.s_quant.codec import Encoded
+from icml26.s_quant.config import check_integer, check_number
+from icml26.s_quant.layers import dense_weight, is_transposed
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -110,13 +113,18 @@ def synthetic_weights(law: str, size: int, *, seed: int, sigma: float = 0.02) ->
     Raises
     ------
     InputError
-        If the law is not known.
+        If the law is not known, or size, seed or sigma are out of range.
 
     Examples
     --------
     >>> synthetic_weights("student-t4", 4, seed=0).shape
     torch.Size([4])
     """
+    check_integer("size", size, 1, 1 << 40)
+    check_integer("seed", seed, 0, 1 << 128)
+    sigma = check_number("sigma", sigma)
+    if not isinstance(law, str):
+        raise InputError(f"law={law!r} is none of {', '.join(DISTRIBUTIONS)}")
     if law not in DISTRIBUTIONS:
         raise InputError(f"law={law!r} is none of {', '.join(DISTRIBUTIONS)}{nearest(law, DISTRIBUTIONS)}")
     drawn = DISTRIBUTIONS[law].rvs(size, random_state=np.random.default_rng(seed))
@@ -134,7 +142,13 @@ def linear_weights(model: nn.Module) -> dict[str, Tensor]:
     Returns
     -------
     dict of str to tensor
-        Weight by layer name, detached.
+        Weight by layer name, detached, as out x in: that of GPT-2's `Conv1D` layers, which store its transpose, is
+        transposed, as a linear layer's would be.
+
+    Raises
+    ------
+    InputError
+        If the model is none, or has no such layer.
 
     Examples
     --------
@@ -142,11 +156,16 @@ def linear_weights(model: nn.Module) -> dict[str, Tensor]:
     >>> list(linear_weights(nn.ModuleDict({"layer": block, "pooler": nn.Linear(2, 2)})))
     ['layer.0']
     """
-    return {
-        name: module.weight.detach()
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model of type {type(model).__name__} is none: give a torch module")
+    found = {
+        name: dense_weight(module, module.weight.detach())
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and re.search(r"(^|\.)\d+(\.|$)", name)
+        if (isinstance(module, nn.Linear) or is_transposed(module)) and re.search(r"(^|\.)\d+(\.|$)", name)
     }
+    if not found:
+        raise InputError(f"model {type(model).__name__} has no linear layer in a numbered block: give a transformer")
+    return found
 
 
 def sample_weights(weights: Mapping[str, Tensor] | Tensor, length: int, size: int, *, seed: int) -> Sample:
@@ -171,17 +190,22 @@ def sample_weights(weights: Mapping[str, Tensor] | Tensor, length: int, size: in
     Raises
     ------
     InputError
-        If a tensor is shorter than one segment, or all zero.
+        If there is no tensor, one is shorter than a segment or all zero, or a number is out of range.
 
     Examples
     --------
     >>> sample_weights(torch.arange(1.0, 13.0), 3, 6, seed=0).segments.shape
     torch.Size([2, 3])
     """
-    rng = np.random.default_rng(seed)
+    check_integer("length", length, 1, 1 << 40)
+    check_integer("size", size, 1, 1 << 40)
+    rng = np.random.default_rng(check_integer("seed", seed, 0, 1 << 128))
     tensors = weights if isinstance(weights, Mapping) else {"weights": weights}
+    if not tensors:
+        raise InputError("weights are none: give one tensor or more")
     parts, owner, power = [], [], []
-    for name, tensor in tensors.items():
+    for name, given in tensors.items():
+        tensor = as_weight(given)
         places = tensor.numel() // length
         if not places or not tensor.any():
             raise InputError(f"weights {name!r} hold {tensor.numel()} values: need {length} or more, not all zero")
