@@ -164,3 +164,20 @@ def test_seeds_are_distinct_plain_numbers_and_more_of_them_keep_the_first(root, 
 
 def test_neighbouring_roots_give_unrelated_seeds():
     assert not set(seeds(0, 50)) & set(seeds(1, 50))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"seed": wrong}, "seed") for wrong in (-1, "x", None, 1.0, True)]
+    + [({"level": "0.9"}, "level"), ({"resamples": 9.5}, "resamples"), ({"resamples": "9"}, "resamples")],
+)
+def test_options_of_the_wrong_type_are_refused_in_one_line(options, name):
+    with pytest.raises(InputError, match=rf"^{name}=[^\n]*$"):
+        bootstrap_interval(np.mean, [1.0, 2.0, 3.0], **{"seed": 0} | options)
+
+
+def test_samples_that_are_no_numbers_are_refused():
+    with pytest.raises(InputError, match=r"^samples[^\n]*$"):
+        bootstrap_interval(np.mean, ["a", "b"], seed=0)
+    with pytest.raises(InputError, match=r"^root"):
+        seeds("0", 2)

@@ -84,10 +84,11 @@ def bootstrap_interval(
     (7.0, 7.0)
     """
     arrays = _checked(samples, paired)
-    if not 0 < level < 1:
-        raise InputError(f"level={level} must lie between 0 and 1, such as 0.95")
-    if resamples < 2:
-        raise InputError(f"resamples={resamples} must be at least 2; 2000 is usual")
+    _check_seed("seed", seed)
+    if not isinstance(level, float | np.floating) or not 0 < level < 1:
+        raise InputError(f"level={level!r} must lie between 0 and 1, such as 0.95")
+    if not _is_integer(resamples) or resamples < 2:
+        raise InputError(f"resamples={resamples!r} must be an integer of at least 2; 2000 is usual")
     if method not in ("percentile", "basic", "BCa"):
         raise InputError(f"method={method!r} must be 'percentile', 'basic' or 'BCa'")
     value = _value(statistic, arrays)
@@ -238,22 +239,35 @@ def seeds(root: int, n: int) -> list[int]:
     Raises
     ------
     InputError
-        If `root` or `n` is negative.
+        If `root` or `n` is negative or no integer.
 
     Examples
     --------
     >>> seeds(0, 3) == seeds(0, 5)[:3]
     True
     """
-    if root < 0 or n < 0:
-        raise InputError(f"root={root} and n={n} must not be negative")
+    _check_seed("root", root)
+    if not _is_integer(n) or n < 0:
+        raise InputError(f"n={n!r} must be an integer and not negative")
     return np.random.SeedSequence(root).generate_state(n).tolist() if n else []
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _check_seed(name: str, value: int) -> None:
+    if not _is_integer(value) or value < 0:
+        raise InputError(f"{name}={value!r} must be an integer and must not be negative, so that runs repeat")
 
 
 def _checked(samples: tuple[ArrayLike, ...], paired: bool) -> tuple[np.ndarray, ...]:
     if not samples:
         raise InputError("samples are missing; give at least one array of items")
-    arrays = tuple(np.asarray(sample, dtype=float) for sample in samples)
+    try:
+        arrays = tuple(np.asarray(sample, dtype=float) for sample in samples)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"samples must be arrays of numbers: {error}") from error
     for number, array in enumerate(arrays):
         if array.ndim == 0 or array.shape[-1] < 2:
             raise InputError(f"sample {number} has shape {array.shape}; resampling needs at least two items")
