@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 from naive_codec import all_bases, best, decode_s_quant, energies
 
 from icml26.errors import InputError
-from icml26.s_quant import squant
+from icml26.s_quant import gf2, squant, study
 from icml26.s_quant.codec import (
     OFFICIAL_DEFAULT,
     PAPER_3BIT,
     PAPER_4BIT,
     REPAIR_FACTORS,
     Encoded,
+    SeedLMConfig,
     SQuantConfig,
     decode,
     encode,
     encode_path,
 )
+from icml26.s_quant.register import Register, galois_mask, step_reference
 from icml26.s_quant.theory import rate_distortion_bound
 
 SMALL = SQuantConfig(block_size=8, seed_bits=8, group_size=4, threshold=0.9, k_min=2, k_max=7)
@@ -387,3 +389,54 @@ def test_weights_whose_coefficients_overflow_are_refused():
     for weight in (gaussian(16).double().sign() * 1.7e308, torch.full((4, 16), 1.7e308, dtype=torch.float64)):
         with pytest.raises(InputError, match="scale"):
             encode(weight, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: SQuantConfig(threshold="0.9"), "threshold"),
+        (lambda: SQuantConfig(threshold=None), "threshold"),
+        (lambda: SQuantConfig(threshold=float("nan")), "threshold"),
+        (lambda: SQuantConfig(mask="0xb400"), "mask"),
+        (lambda: SQuantConfig(mask=46080.0), "mask"),
+        (lambda: SQuantConfig(seed_choice="after", scale_factors=0.5), "scale_factors"),
+        (lambda: SQuantConfig(seed_choice="after", scale_factors="1"), "scale_factors"),
+        (lambda: SQuantConfig(seed_choice="after", scale_factors=("1",)), "scale_factors"),
+        (lambda: SQuantConfig(layout=["columns"]), "layout"),
+        (lambda: SQuantConfig(register=None), "form"),
+        (lambda: SQuantConfig(block_size="16"), "block_size"),
+        (lambda: SeedLMConfig(exponent_rule=None), "exponent_rule"),
+        (lambda: SeedLMConfig(prescale="yes"), "prescale"),
+        (lambda: SeedLMConfig(rank=3.0), "rank"),
+        (lambda: Register(8, taps=3), "taps"),
+        (lambda: Register(8, taps=(0, 1.5)), "taps"),
+        (lambda: Register(8, taps="01"), "taps"),
+        (lambda: Register([8]), "width"),
+        (lambda: Register.from_mask(4, "12"), "mask"),
+        (lambda: Register.from_mask("4", 12), "width"),
+        (lambda: Register.s_quant([16]), "width"),
+        (lambda: galois_mask(99), "width"),
+        (lambda: galois_mask(8, (0, 9)), "taps"),
+        (lambda: step_reference("1", Register(8)), "seed"),
+        (lambda: gf2.is_primitive(-5), "polynomial"),
+        (lambda: gf2.is_primitive("x"), "polynomial"),
+        (lambda: gf2.is_primitive([1]), "polynomial"),
+        (lambda: gf2.power((1,), 1.5), "exponent"),
+        (lambda: encode(gaussian(16), None), "config"),
+        (lambda: encode(gaussian(16), SQuantConfig), "config"),
+        (lambda: encode(gaussian(16), SMALL, path="x"), "path"),
+        (lambda: encode_path(gaussian(16), SeedLMConfig()), "config"),
+        (lambda: encode_path(gaussian(16), SMALL, k_min="1"), "k_min"),
+        (lambda: decode(gaussian(16)), "encoded"),
+        (lambda: study.sample_weights({}, 8, 8, seed=0), "weights"),
+        (lambda: study.sample_weights([1.0], 8, 8, seed=0), "weight"),
+        (lambda: study.sample_weights(gaussian(16), 8, 0, seed=0), "size"),
+        (lambda: study.sample_weights(gaussian(16), 0, 8, seed=0), "length"),
+        (lambda: study.sample_weights(gaussian(16), 8, 8, seed=None), "seed"),
+        (lambda: study.synthetic_weights(["gaussian"], 8, seed=0), "law"),
+        (lambda: study.synthetic_weights("gaussian", "8", seed=0), "size"),
+    ],
+)
+def test_wrong_types_are_one_line(call, name):
+    with pytest.raises(InputError, match=rf"^{name}\b[^\n]*$"):
+        call()

@@ -33,6 +33,7 @@ from icml26.s_quant.config import (
     SEEDLM_4BIT,
     SeedLMConfig,
     SQuantConfig,
+    check_integer,
 )
 from icml26.s_quant.encoded import Encoded, SeedLMEncoded
 from icml26.s_quant.search import Progress, SearchPath, search_path
@@ -87,7 +88,7 @@ def encode(
     Raises
     ------
     InputError
-        If the weight is empty or not finite, a scale exceeds float16, or the path does not fit.
+        If the weight is empty or not finite, a scale exceeds float16, or the path or the configuration does not fit.
 
     Examples
     --------
@@ -96,6 +97,7 @@ def encode(
     """
     if isinstance(config, SQuantConfig):
         return squant.encode(weight, config, path=path, progress=progress)
+    _check("config", config, SeedLMConfig, "an SQuantConfig or a SeedLMConfig")
     if path is not None:
         raise InputError("path serves S-Quant alone: leave it out for SeedLM")
     return seedlm.encode(weight, config, progress=progress)
@@ -135,6 +137,8 @@ def encode_path(
     >>> encode(weight, config, path=path).counts, encode(weight, replace(config, threshold=0.5), path=path).counts
     (array([8], dtype=uint8), array([2], dtype=uint8))
     """
+    _check("config", config, SQuantConfig, "an SQuantConfig: a path serves S-Quant alone")
+    check_integer("k_min", k_min, 1, config.k_max)
     blocks = as_blocks(weight, config.block_size)
     return search_path(blocks, config.bases, k_min, config.k_max, progress=progress)
 
@@ -159,7 +163,15 @@ def decode(encoded: Encoded | SeedLMEncoded, device: torch.device | str = "cpu")
     >>> decode(encode(torch.zeros(2, 3), SeedLMConfig(register_bits=8))).shape
     torch.Size([2, 3])
     """
-    return (squant if isinstance(encoded, Encoded) else seedlm).decode(encoded, device)
+    if isinstance(encoded, Encoded):
+        return squant.decode(encoded, device)
+    _check("encoded", encoded, SeedLMEncoded, "what encode or load returned")
+    return seedlm.decode(encoded, device)
+
+
+def _check(name: str, value: object, kind: type, wanted: str) -> None:
+    if not isinstance(value, kind):
+        raise InputError(f"{name} {value if isinstance(value, type) else type(value)!r} is not known: give {wanted}")
 
 
 def save(path: str | PathLike[str], tensors: Mapping[str, Encoded | SeedLMEncoded]) -> None:

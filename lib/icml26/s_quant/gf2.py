@@ -47,7 +47,27 @@ def _power_of_x(exponent: int, modulus: int) -> int:
     return power
 
 
-@cache
+def is_integer(value: object) -> bool:
+    """Whether a value is an integer, Python's or NumPy's, and no truth value.
+
+    Parameters
+    ----------
+    value
+        Anything.
+
+    Returns
+    -------
+    bool
+        True iff it is.
+
+    Examples
+    --------
+    >>> is_integer(np.uint8(3)), is_integer(True), is_integer(3.0)
+    (True, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def is_primitive(polynomial: int) -> bool:
     """Whether a polynomial over GF(2) is primitive, so that its register visits all 2^K - 1 states.
 
@@ -67,7 +87,7 @@ def is_primitive(polynomial: int) -> bool:
     Raises
     ------
     InputError
-        If the degree is outside 2 to 32.
+        If it is no positive integer, or the degree is outside 2 to 32.
 
     Examples
     --------
@@ -76,6 +96,13 @@ def is_primitive(polynomial: int) -> bool:
     >>> is_primitive(0x1F)  # x^4 + x^3 + x^2 + x + 1 divides x^5 - 1
     False
     """
+    if not is_integer(polynomial) or polynomial < 1:
+        raise InputError(f"polynomial {polynomial!r} is no positive integer: set bit i for the term x^i")
+    return _is_primitive(int(polynomial))
+
+
+@cache
+def _is_primitive(polynomial: int) -> bool:
     degree = polynomial.bit_length() - 1
     if not 2 <= degree <= 32:
         raise InputError(f"polynomial {polynomial:#x} has degree {degree}: give one of degree 2 to 32")
@@ -136,8 +163,8 @@ def power(columns: tuple[int, ...], exponent: int) -> tuple[int, ...]:
     >>> power((2, 1), 2)  # two swaps are the identity
     (1, 2)
     """
-    if exponent < 0:
-        raise InputError(f"exponent {exponent} is negative: reduce it modulo the map's order first")
+    if not is_integer(exponent) or exponent < 0:
+        raise InputError(f"exponent {exponent!r} is negative or no integer: reduce it modulo the map's order first")
     square = np.array(columns, dtype=np.uint32)
     result = np.uint32(1) << np.arange(len(columns), dtype=np.uint32)
     while exponent:

@@ -15,7 +15,7 @@ count taps from the other end, which gives the time-reversed stream.
 has the fast generators, which are tested equal to them, and `gf2` the test that a register's period is maximal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,18 +86,18 @@ class Register:
     taps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width not in TAPS:
-            raise InputError(f"width {self.width!r} is not a register width: use 2 to 24 bits")
-        if self.form not in FORMS:
+        object.__setattr__(self, "width", _checked_width(self.width))
+        if not isinstance(self.form, str) or self.form not in FORMS:
             raise InputError(f"form {self.form!r} is not a register form: use 'fibonacci' or 'galois'")
-        taps = tuple(sorted(self.taps)) or TAPS[self.width]
-        if taps[0] != 0 or taps[-1] >= self.width or len(set(taps)) < len(taps):
-            raise InputError(f"taps {self.taps} must be distinct bits 0 to {self.width - 1} that include bit 0")
-        object.__setattr__(self, "taps", taps)
+        object.__setattr__(self, "taps", _checked_taps(self.width, self.taps))
 
     @classmethod
     def from_mask(cls, width: int, mask: int, form: str = "galois") -> "Register":
         """The register with this Galois mask (for the Fibonacci form: with the same stream)."""
+        width = _checked_width(width)
+        if not gf2.is_integer(mask):
+            raise InputError(f"mask {mask!r} is no integer: use a {width}-bit number with its top bit set")
+        mask = int(mask)
         if not 0 < mask < 1 << width or not mask >> (width - 1):
             raise InputError(f"mask {mask:#x} must be a {width}-bit number with its top bit set")
         return cls(width, form, tuple(t for t in range(width) if mask >> (width - 1 - t) & 1))
@@ -105,6 +105,7 @@ class Register:
     @classmethod
     def s_quant(cls, width: int) -> "Register":
         """S-Quant's Galois register: `TAPS`, except for mask 0xB400 at 16 bits."""
+        width = _checked_width(width)
         return cls.from_mask(width, S_QUANT_MASKS[width]) if width in S_QUANT_MASKS else cls(width, "galois")
 
     @classmethod
@@ -115,7 +116,7 @@ class Register:
     @property
     def mask(self) -> int:
         """The Galois mask of these taps."""
-        return galois_mask(self.width, self.taps)
+        return sum(1 << (self.width - 1 - t) for t in self.taps)
 
     @property
     def polynomial(self) -> int:
@@ -153,12 +154,33 @@ def galois_mask(width: int, taps: Sequence[int] | None = None) -> int:
     int
         Sum of 2^(K-1-t) over the taps t.
 
+    Raises
+    ------
+    InputError
+        If width or taps are not those of a register.
+
     Examples
     --------
     >>> hex(galois_mask(8)), hex(galois_mask(16, (0, 2, 3, 5)))
     ('0xb8', '0xb400')
     """
-    return sum(1 << (width - 1 - t) for t in (TAPS[width] if taps is None else taps))
+    return Register(width, taps=() if taps is None else taps).mask
+
+
+def _checked_width(width: int) -> int:
+    if not gf2.is_integer(width) or int(width) not in TAPS:
+        raise InputError(f"width {width!r} is not a register width: use 2 to 24 bits")
+    return int(width)
+
+
+def _checked_taps(width: int, taps: Sequence[int]) -> tuple[int, ...]:
+    """Ascending; `TAPS` of the width for none."""
+    if not isinstance(taps, Iterable) or not all(map(gf2.is_integer, given := tuple(taps))):
+        raise InputError(f"taps {taps!r} must be a sequence of integers, such as {TAPS[width]}")
+    found = tuple(sorted(map(int, given))) or TAPS[width]
+    if found[0] != 0 or found[-1] >= width or len(set(found)) < len(found):
+        raise InputError(f"taps {taps} must be distinct bits 0 to {width - 1} that include bit 0")
+    return found
 
 
 def step_reference(state: int, register: Register) -> int:
@@ -186,8 +208,10 @@ def step_reference(state: int, register: Register) -> int:
     >>> step_reference(4, Register(3, "fibonacci")), step_reference(1, Register(4))
     (2, 12)
     """
-    if not 1 <= state <= register.period:
-        raise InputError(f"seed {state} is not a state of a {register.width}-bit register: use 1 to {register.period}")
+    if not gf2.is_integer(state) or not 1 <= state <= register.period:
+        raise InputError(
+            f"seed {state!r} is not a state of a {register.width}-bit register: use 1 to {register.period}"
+        )
     if register.form == "galois":
         return state >> 1 ^ (register.mask if state & 1 else 0)
     parity = 0
