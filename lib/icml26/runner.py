@@ -61,6 +61,7 @@ def environment(*, paper: bool = False) -> dict[str, str]:
     env |= {"VECLIB_MAXIMUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1"}
     env |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     env |= {"PYTHONHASHSEED": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "ICML26_ROOT": str(paths.root())}
+    env["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm, where a notebook has no widgets
     env.pop("ICML26_SETTING", None)
     return env | ({"ICML26_SETTING": "paper"} if paper else {})
 
