@@ -29,6 +29,10 @@ app = typer.Typer(
 @app.command(
     "compress",
     no_args_is_help=True,
+    help="""Encode the linear layers of a model with S-Quant or SeedLM into a folder that transformers loads.
+
+    What is finished survives a kill: the same command goes on where it stopped. Load the folder with from_pretrained
+    after `import icml26.s_quant.hf`.""",
     epilog=examples(
         "icml26 compress smollm2-135m --codec seedlm --out smollm2-seedlm",
         "icml26 compress ./my-model --codec squant --bits 3 --jobs 4 --out my-model-3bit",
@@ -55,10 +59,17 @@ def compress(
         Path | None, typer.Option("--check", metavar="DIR", help="Verify a folder instead; against MODEL, if named.")
     ] = None,
 ) -> None:
-    """Encode the linear layers of a model with S-Quant or SeedLM into a folder that transformers loads.
+    """Encode a model, or verify a folder.
 
-    What is finished survives a kill: the same command goes on where it stopped. Load the folder with from_pretrained
-    after `import icml26.s_quant.hf`.
+    Parameters
+    ----------
+    model, codec, out, bits, change, layers, jobs, device, check
+        The command line's argument and options, as its help describes them.
+
+    Raises
+    ------
+    InputError
+        If they do not belong together.
     """
     if check is not None:
         if codec or out:
