@@ -29,22 +29,6 @@ def folder(tmp_path, monkeypatch):
     return made
 
 
-@pytest.fixture
-def icml26(monkeypatch, capsys):
-    """Run a command in this process; returns exit code, output and errors."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["icml26", *arguments])
-        monkeypatch.setenv("COLUMNS", "160")
-        monkeypatch.setenv("TERM", "dumb")
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        told = capsys.readouterr()
-        return end.value.code or 0, told.out, told.err
-
-    return run
-
-
 def commands(command=None, name="icml26"):
     command = command or typer.main.get_command(cli.app)
     yield name, command

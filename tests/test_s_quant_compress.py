@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
-from icml26 import cli
 from icml26.errors import Icml26Error, InputError
 from icml26.models_tiny import random_bert, random_llama
 from icml26.s_quant import compress, hf, workers
@@ -408,22 +407,6 @@ def test_each_way_not_to_be_a_model_has_its_one_line(llama, made, tmp_path):
 
 
 # the command
-
-
-@pytest.fixture
-def icml26(monkeypatch, capsys):
-    """Run a command in this process; returns exit code, output and errors."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["icml26", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setenv("TERM", "dumb")
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        told = capsys.readouterr()
-        return end.value.code or 0, told.out, told.err
-
-    return run
 
 
 def test_the_command_says_what_it_does_and_shows_examples(icml26):
