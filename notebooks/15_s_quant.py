@@ -1037,8 +1037,8 @@ ladder.round(3)
 # {glue:text}`15_s_quant_loss_squant4:.2f` at {glue:text}`15_s_quant_bits_squant4:.2f` bits and {glue:text}`15_s_quant_loss_squant3:.2f` at
 # {glue:text}`15_s_quant_bits_squant3:.2f`. The best baselines of at most 0.16 bits more, which is what groups of 128 cost, add
 # {glue:text}`15_s_quant_loss_best4:.2f` ({glue:text}`15_s_quant_best4`, {glue:text}`15_s_quant_bits_lm_best4:.3f` bits) and {glue:text}`15_s_quant_loss_best3:.2f`
-# ({glue:text}`15_s_quant_best3`, {glue:text}`15_s_quant_bits_lm_best3:.3f` bits). At 3 bits this leaves SeedLM and, for the sake of the comparison,
-# rounding in groups of 1024. SeedLM, which looks at no data either, adds {glue:text}`15_s_quant_loss_seedlm4:.2f` and
+# ({glue:text}`15_s_quant_best3`, {glue:text}`15_s_quant_bits_lm_best3:.3f` bits). At 3 bits the rule shuts out every rounding in groups of 128, which is why
+# rounding in groups of 1024 was added to the pool beside SeedLM. SeedLM, which looks at no data either, adds {glue:text}`15_s_quant_loss_seedlm4:.2f` and
 # {glue:text}`15_s_quant_loss_seedlm3:.2f`. The right panel of {numref}`15_s_quant-fig-loss` says why: for codecs that look at the
 # weights alone the loss follows the weight error. AWQ and GPTQ lie below that curve: they look at activations, and spend
 # their errors where these see them least.
@@ -1373,7 +1373,7 @@ note(
 # Three of the verdicts below could hardly have gone the other way. Whatever the weights, S-Quant's format with at most
 # 12 vectors takes less than half of FP16's bytes (Q4), and fewer bytes take less time where memory is the limit (Q2). What
 # these two say is the size of the factor, and the paper's number lies beside it. SeedLM's predicted speed-up (L4) lies
-# between the two printed ones by construction; it checks that three numbers and three inferred sizes are consistent.
+# between the first printed one and 4 by construction; it checks that three numbers and three inferred sizes are consistent.
 # None of them is at the paper's own setting, so "holds in direction" is the best that they can be.
 
 # %% tags=["nbval-check-output"]
@@ -1497,7 +1497,7 @@ follow.round(3)
 # - `model` may be any encoder or language model that `transformers` can load from a folder. Beware of models that were
 #   stored in 4-bit blocks: their weights lie on a grid, and a rounding baseline that matches the grid looks perfect.
 #
-# **Exercises.** (1) The paper's default groups 32 blocks under one scale. Plot the error of a fixed $k$ against the
+# **Exercises.** (1) The released code's default groups 32 blocks under one scale. Plot the error of a fixed $k$ against the
 # group size. Where does the saving of scales stop paying? (2) With the Fibonacci form, columns of S-Quant's bases are
 # smooth. Set `register="fibonacci"` in `printed` and explain what changes at $k=1$ and what does not at $k=6$.
 # (3) Counts could be coded given the previous block's. Estimate the conditional entropy of $k$ on the encoder's weights.
