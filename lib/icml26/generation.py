@@ -1,0 +1,174 @@
+"""Ancestral sampling from a causal language model, many continuations at a time.
+
+``sample(model, prompts, samples=20, ...)`` draws several continuations of every prompt in one batch with a key-value
+cache, drops rows as they end, and returns their tokens. Row ``i`` consumes its own row of uniform numbers by inverting
+the cumulative distribution, so that what is drawn for it does not depend on which other rows have ended or on how rows
+are grouped (up to rounding in the model). Prompts of different lengths are padded on the left and masked. What ends a
+continuation is one token; truncation of the distribution, beams and stopping strings are left to
+``transformers.GenerationMixin.generate``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+from transformers import DynamicCache
+
+from icml26.errors import InputError
+
+__all__ = ["Continuations", "sample"]
+
+# Rows that have ended are dropped once they are this share of the batch: dropping copies the whole cache.
+_DROP = 0.2
+
+
+class Continuations(NamedTuple):
+    """What `sample` returns.
+
+    Attributes
+    ----------
+    tokens : Tensor, shape (prompts, samples, max_new_tokens)
+        Drawn tokens; after the end token, the end token again.
+    lengths : Tensor, shape (prompts, samples)
+        Number of drawn tokens, the end token included.
+    ended : Tensor, shape (prompts, samples)
+        Whether the end token was drawn; where not, the length is censored at ``max_new_tokens``.
+    """
+
+    tokens: Int64[Tensor, "prompts samples max_new_tokens"]
+    lengths: Int64[Tensor, "prompts samples"]
+    ended: Bool[Tensor, "prompts samples"]
+
+
+@torch.inference_mode()
+def sample(
+    model: Any,
+    prompts: Sequence[Int64[Tensor, " prompt_tokens"]],
+    *,
+    samples: int,
+    max_new_tokens: int,
+    end: int,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Continuations:
+    """Draw continuations of every prompt from the model's distribution.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        Causal language model that takes a ``cache``; put into evaluation mode by the caller.
+    prompts : sequence of Tensor, each of shape (prompt_tokens,)
+        Token ids, one tensor a prompt, of at least one token.
+    samples : int
+        Continuations of each prompt.
+    max_new_tokens : int
+        Most tokens of a continuation, the end token included.
+    end : int
+        Token that ends a continuation.
+    generator : torch.Generator
+        On the CPU; source of one uniform number for each row and step.
+    temperature : float
+        Divides the logits.
+    progress : callable, optional
+        Called after each step with the step and the number of rows still running.
+
+    Returns
+    -------
+    Continuations
+
+    Raises
+    ------
+    InputError
+        If there is no prompt, a prompt is empty or not a vector of integers, or a number is out of range.
+
+    Examples
+    --------
+    >>> from icml26 import models
+    >>> model, _ = models.load_lm("tiny-random-llama")
+    >>> drawn = sample(model, [torch.tensor([3, 1, 4])], samples=5, max_new_tokens=8, end=0,
+    ...                generator=torch.Generator().manual_seed(0))
+    >>> drawn.tokens.shape, bool((drawn.lengths <= 8).all())
+    (torch.Size([1, 5, 8]), True)
+    """
+    _check(prompts, samples, max_new_tokens, end, temperature)
+    ids, mask = _left_padded(prompts)
+    rows = len(prompts) * samples
+    uniform = torch.rand((rows, max_new_tokens), generator=generator, dtype=torch.float64)
+    tokens = torch.full((rows, max_new_tokens), end)
+    lengths = torch.full((rows,), max_new_tokens)
+    ended = torch.zeros(rows, dtype=torch.bool)
+
+    device = model.device
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    cache = DynamicCache(config=model.config)
+    out = model(
+        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=positions.to(device), cache=cache,
+        use_cache=True, logits_to_keep=1,
+    )  # fmt: skip
+    cache.batch_repeat_interleave(samples)
+    logits = out.logits[:, -1].repeat_interleave(samples, 0)
+    mask = mask.repeat_interleave(samples, 0)
+    position = mask.sum(1)
+    alive = torch.arange(rows)  # the rows in the batch, in order; some may have ended already
+    for step in range(max_new_tokens):
+        drawn = _invert(logits, uniform[alive, step], temperature)
+        running = ~ended[alive]
+        tokens[alive[running], step] = drawn[running]
+        finished = alive[running & (drawn == end)]
+        ended[finished] = True
+        lengths[finished] = step + 1
+        left = ~ended[alive]
+        if progress is not None:
+            progress(step + 1, int(left.sum()))
+        if not left.any() or step + 1 == max_new_tokens:
+            break
+        if left.sum() <= (1 - _DROP) * len(alive):
+            keep = left.nonzero()[:, 0]
+            cache.batch_select_indices(keep.to(device))
+            alive, drawn, mask, position = alive[keep], drawn[keep], mask[keep], position[keep]
+        mask = torch.cat([mask, torch.ones((len(alive), 1), dtype=mask.dtype)], 1)
+        out = model(
+            input_ids=drawn[:, None].to(device), attention_mask=mask.to(device),
+            position_ids=position[:, None].to(device), cache=cache, use_cache=True, logits_to_keep=1,
+        )  # fmt: skip
+        logits, position = out.logits[:, -1], position + 1
+    shape = (len(prompts), samples)
+    return Continuations(tokens.reshape(*shape, -1), lengths.reshape(shape), ended.reshape(shape))
+
+
+def _invert(
+    logits: Float[Tensor, "rows vocabulary"], uniform: Float[Tensor, " rows"], temperature: float
+) -> Int64[Tensor, " rows"]:
+    """The token at which each row's cumulative probability passes its uniform number."""
+    cumulative = torch.softmax(logits.double() / temperature, -1).cumsum(-1).cpu()
+    # The total is one up to rounding. Below it a token of positive probability is always found; "right" skips those of
+    # probability zero where the uniform number is exactly zero.
+    return torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0].clamp(
+        max=logits.shape[-1] - 1
+    )
+
+
+def _left_padded(prompts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, prompts))
+    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    return ids, mask
+
+
+def _check(prompts: Sequence[Tensor], samples: int, max_new_tokens: int, end: int, temperature: float) -> None:
+    if not len(prompts):
+        raise InputError("prompts is empty; give at least one tensor of token ids")
+    for index, prompt in enumerate(prompts):
+        if not isinstance(prompt, Tensor) or prompt.ndim != 1 or not len(prompt) or prompt.is_floating_point():
+            raise InputError(f"prompts[{index}] must be a non-empty vector of integer token ids")
+    for name, value, least in (("samples", samples, 1), ("max_new_tokens", max_new_tokens, 1), ("end", end, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name}={value!r} must be an integer of at least {least}")
+    if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
+        raise InputError(f"temperature={temperature!r} must be a positive number; 1 leaves the distribution as it is")

@@ -1,0 +1,182 @@
+"""How the committed lengths of SmolLM2's answers were made: every prompt answered a hundred times.
+
+``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (hours on a CPU; it resumes). A third of the prompts
+are word problems of GSM8K, the others requests as people type them into a chat, written for this file. Each is put into
+the model's chat format; answers are sampled at temperature 1 from the whole distribution, and a length counts the end
+token. Reading the file is left to `icml26.tie.lengths`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from icml26 import checkpoints, generation, models, paths, tasks
+
+__all__ = ["FILE", "RECIPE", "REQUESTS", "answer_lengths", "content", "prompts"]
+
+FILE = Path(__file__).with_name("lengths_smollm2.json")
+
+REQUESTS = (
+    "What is the capital of Portugal?",
+    "Write a short poem about the sea.",
+    "Explain how a bicycle stays upright.",
+    "Translate 'good morning' into French.",
+    "Give me three names for a cat.",
+    "Write a Python function that reverses a string.",
+    "Is the number 17 prime? Answer yes or no.",
+    "Summarise the story of Romeo and Juliet.",
+    "What should I cook with eggs, rice and spinach?",
+    "Write an email asking my landlord to repair the heating.",
+    "Who wrote Don Quixote?",
+    "List the planets of the solar system.",
+    "Why is the sky blue?",
+    "Tell me a joke.",
+    "Plan a weekend in Rome for two people.",
+    "What does the word 'ephemeral' mean?",
+    "Correct this sentence: he go to school yesterday.",
+    "Describe a sunset to someone who has never seen one.",
+    "How many legs does a spider have?",
+    "Compare electric and petrol cars.",
+    "Write a haiku about winter.",
+    "What are the symptoms of a cold?",
+    "Give me tips for a job interview.",
+    "What is 12 times 8?",
+    "Write a bedtime story about a lost penguin.",
+    "Explain compound interest to a child.",
+    "Name a colour.",
+    "How do I change a flat tyre?",
+    "What is the opposite of 'generous'?",
+    "Write a product description for a wooden chair.",
+    "What happened in 1969?",
+    "Suggest a title for a book about rivers.",
+)
+
+RECIPE: Mapping[str, Any] = {
+    "model": "smollm2-135m",
+    "requests": list(REQUESTS),
+    "gsm8k": 16,  # problems, evenly spaced in the file
+    "samples": 100,
+    "cap": 512,
+    "temperature": 1.0,
+    "seed": 0,
+}
+
+
+def prompts(recipe: Mapping[str, Any] = RECIPE) -> list[dict[str, str]]:
+    """Return a recipe's prompts with their sources, requests and word problems in turn.
+
+    Parameters
+    ----------
+    recipe : mapping
+        With the list ``requests`` and the number ``gsm8k``.
+
+    Returns
+    -------
+    list of dict
+        Keys ``source`` ("request" or "gsm8k") and ``text``.
+
+    Raises
+    ------
+    MissingData
+        If word problems are asked for and GSM8K's file is not on this machine.
+
+    Examples
+    --------
+    >>> prompts({"requests": ["Tell me a joke."], "gsm8k": 0})
+    [{'source': 'request', 'text': 'Tell me a joke.'}]
+    """
+    requests, wanted = recipe["requests"], recipe["gsm8k"]
+    chosen = [(i / len(requests), "request", text) for i, text in enumerate(requests)]
+    if wanted:
+        problems = tasks.gsm8k_problems("train")
+        every = len(problems) // wanted
+        chosen += [(i / wanted, "gsm8k", problems[i * every].question) for i in range(wanted)]
+    return [{"source": source, "text": text} for _, source, text in sorted(chosen)]
+
+
+def answer_lengths(
+    model: Any,
+    tokenizer: Any,
+    text: str,
+    index: int,
+    recipe: Mapping[str, Any] = RECIPE,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[int]:
+    """Answer one prompt many times and return the lengths of the answers.
+
+    Parameters
+    ----------
+    model, tokenizer
+        As `icml26.models.load_lm` returns them; the tokenizer has a chat format.
+    text : str
+        What the user asks.
+    index : int
+        The prompt's number, so that its random numbers are its own.
+    recipe : mapping
+        With ``samples``, ``cap`` (tokens), ``temperature`` and ``seed``.
+    progress : callable, optional
+        As in `icml26.generation.sample`.
+
+    Returns
+    -------
+    list of int
+        Tokens, end token included, in the order they were drawn; a length equal to the cap is censored.
+    """
+    messages = [{"role": "user", "content": text}]
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+    drawn = generation.sample(
+        model,
+        [torch.tensor(ids)],
+        samples=recipe["samples"],
+        max_new_tokens=recipe["cap"],
+        end=tokenizer.eos_token_id,
+        temperature=recipe["temperature"],
+        generator=torch.Generator().manual_seed(1_000_003 * recipe["seed"] + index),
+        progress=progress,
+    )
+    return drawn.lengths[0].tolist()
+
+
+def content(lengths: list[list[int]], recipe: Mapping[str, Any] = RECIPE) -> dict[str, Any]:
+    """Put lengths together with the recipe that made them, as the file holds them.
+
+    Parameters
+    ----------
+    lengths : list of list of int
+        As `answer_lengths` returns them, one list a prompt.
+    recipe : mapping
+        What they were made with.
+
+    Returns
+    -------
+    dict
+        Keys ``sha256`` (of the recipe), ``recipe``, ``cap``, ``prompts``, ``lengths``.
+    """
+    return {
+        "sha256": checkpoints.digest(recipe),
+        "recipe": dict(recipe),
+        "cap": recipe["cap"],
+        "prompts": prompts(recipe),
+        "lengths": lengths,
+    }
+
+
+def _main() -> None:
+    from tqdm.auto import tqdm
+
+    folder = paths.cache() / "tie" / checkpoints.digest(RECIPE)
+    folder.mkdir(parents=True, exist_ok=True)
+    model, tokenizer = models.load_lm(RECIPE["model"])
+    for index, prompt in enumerate(tqdm(prompts(), desc="prompts")):
+        part = folder / f"{index}.json"
+        if not part.is_file():
+            paths.write_atomic(part, json.dumps(answer_lengths(model, tokenizer, prompt["text"], index)))
+    lengths = [json.loads((folder / f"{i}.json").read_text(encoding="utf-8")) for i in range(len(prompts()))]
+    paths.write_atomic(FILE, json.dumps(content(lengths)) + "\n")
+
+
+if __name__ == "__main__":
+    _main()
