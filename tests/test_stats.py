@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 
 from icml26.errors import InputError
-from icml26.stats import Interval, bootstrap_interval, cluster_sums, paired_difference, root_ratio_of_sums, seeds
+from icml26.stats import (
+    Interval,
+    bootstrap_interval,
+    cluster_sums,
+    paired_difference,
+    root_ratio_of_sums,
+    seeds,
+    t_interval,
+)
 
 samples = arrays(float, st.integers(2, 30), elements=st.floats(-1e3, 1e3))
 
@@ -181,3 +190,32 @@ def test_samples_that_are_no_numbers_are_refused():
         bootstrap_interval(np.mean, ["a", "b"], seed=0)
     with pytest.raises(InputError, match=r"^root"):
         seeds("0", 2)
+
+
+def test_a_t_interval_is_scipys_and_covers_few_normal_items_as_often_as_it_says():
+    samples = np.random.default_rng(4).normal(3.0, 2.0, (2000, 6))
+    found = t_interval(samples, level=0.9)
+    expected = stats.ttest_1samp(samples, 0.0, axis=-1).confidence_interval(0.9)
+    np.testing.assert_allclose(found.interval, (expected.low, expected.high))
+    np.testing.assert_allclose(found.value, samples.mean(-1))
+    assert 0.88 <= np.mean((found.low <= 3.0) & (found.high >= 3.0)) <= 0.92
+
+
+def test_a_t_interval_of_equal_items_is_their_value():
+    assert t_interval([0.1] * 3).interval == pytest.approx((0.1, 0.1), abs=1e-15)
+    low, high = t_interval([0.1] * 3).interval
+    assert low == high
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: t_interval([1.0]), r"sample 0 has shape \(1,\); an interval needs at least two items"),
+        (lambda: t_interval([1.0, np.nan]), "sample 0 holds values that are not finite"),
+        (lambda: t_interval([1.0, 2.0], level=95), "level=95 must lie between 0 and 1"),
+        (lambda: t_interval("many"), "samples must be arrays of numbers"),
+    ],
+)
+def test_a_t_interval_refuses_what_has_no_spread(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

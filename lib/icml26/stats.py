@@ -1,9 +1,9 @@
-"""Confidence intervals by resampling, and seeds.
+"""Confidence intervals, by resampling or by Student's t, and seeds.
 
-`scipy.stats.bootstrap` does the work; here are the conventions of the book around it: statistics vectorised over the
+`scipy.stats` does the work; here are the conventions of the book around it: statistics vectorised over the
 last axis, 95 % percentile intervals, one explicit seed, and a clear error where resampling has nothing to say. Which
 items are independent (blocks, scale groups, questions, seeds) is for the caller to know: sum dependent ones with
-`cluster_sums` first. What an interval means for a claim is `icml26.claims`' business.
+`cluster_sums` of `icml26.sums` first. What an interval means for a claim is `icml26.claims`' business.
 """
 
 import warnings
@@ -11,13 +11,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from icml26.errors import InputError
+from icml26.sums import cluster_sums, root_ratio_of_sums
 
-__all__ = ["Interval", "bootstrap_interval", "cluster_sums", "paired_difference", "root_ratio_of_sums", "seeds"]
+__all__ = [
+    "Interval",
+    "bootstrap_interval",
+    "cluster_sums",
+    "paired_difference",
+    "root_ratio_of_sums",
+    "seeds",
+    "t_interval",
+]
 
 # Resampled values held at a time: 32 MB in float64.
 _WORKSPACE = 1 << 22
@@ -85,8 +94,7 @@ def bootstrap_interval(
     """
     arrays = _checked(samples, paired)
     _check_seed("seed", seed)
-    if not isinstance(level, float | np.floating) or not 0 < level < 1:
-        raise InputError(f"level={level!r} must lie between 0 and 1, such as 0.95")
+    _check_level(level)
     if not _is_integer(resamples) or resamples < 2:
         raise InputError(f"resamples={resamples!r} must be an integer of at least 2; 2000 is usual")
     if method not in ("percentile", "basic", "BCa"):
@@ -158,67 +166,39 @@ def paired_difference(
     return bootstrap_interval(difference, a, b, seed=seed, level=level, resamples=resamples, method=method)
 
 
-def root_ratio_of_sums(
-    errors: Float[np.ndarray, "*batch items"], norms: Float[np.ndarray, "*batch items"], axis: int = -1
-) -> Float[np.ndarray, "*batch"]:
-    """Relative Frobenius error from squared errors and squared norms: the root of the ratio of their sums.
+def t_interval(sample: Float[ArrayLike, "*curves items"], *, level: float = 0.95) -> Interval:
+    """Confidence interval of a mean by Student's t, for a few independent items such as seeds.
 
     Parameters
     ----------
-    errors : ndarray, shape (..., items)
-        Squared error of each item (block, scale group).
-    norms : ndarray, shape (..., items)
-        Squared norm of what it stands for.
-    axis : int
-        The items' axis.
+    sample : array-like, shape (..., items)
+        Observations, about normal; for a comparison, the difference that each seed gives. Leading axes are kept.
+    level : float
+        Confidence level, between 0 and 1.
 
     Returns
     -------
-    ndarray, shape (...)
-        ``sqrt(sum(errors) / sum(norms))``, without unit.
-
-    Examples
-    --------
-    >>> float(root_ratio_of_sums(np.array([1.0, 3.0]), np.array([6.0, 10.0])))
-    0.5
-    """
-    return np.sqrt(np.sum(errors, axis=axis) / np.sum(norms, axis=axis))
-
-
-def cluster_sums(
-    values: Float[ArrayLike, "*curves items"], clusters: Shaped[ArrayLike, " items"]
-) -> Float[np.ndarray, "*curves n_clusters"]:
-    """Sum the items of each cluster, so that whole clusters can be resampled.
-
-    Parameters
-    ----------
-    values : array-like, shape (..., items)
-        Something that adds up, such as squared errors.
-    clusters : array-like, shape (items,)
-        Each item's cluster, such as ``index // blocks_per_group``.
-
-    Returns
-    -------
-    ndarray, shape (..., n_clusters)
-        In the order of the sorted cluster labels.
+    Interval
+        Mean over the last axis, and mean -+ quantile of t(items - 1) x standard deviation / sqrt(items); of zero width
+        if all items are equal.
 
     Raises
     ------
     InputError
-        If there is not one label for each item.
+        If there are fewer than two items or one is not finite, or the level is out of range.
 
     Examples
     --------
-    >>> cluster_sums([1.0, 2.0, 3.0, 4.0, 5.0], [0, 0, 1, 1, 2])
-    array([3., 7., 5.])
+    >>> t_interval([1.0, 2.0, 3.0]).value, [round(end, 3) for end in t_interval([1.0, 2.0, 3.0]).interval]
+    (2.0, [-0.484, 4.484])
     """
-    values = np.asarray(values, dtype=float)
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    if index.shape != values.shape[-1:]:
-        raise InputError(f"clusters has shape {index.shape}; give one label for each of the {values.shape[-1:]} items")
-    sums = np.zeros((*values.shape[:-1], len(labels)))
-    np.add.at(sums, (..., index), values)
-    return sums
+    (array,) = _checked((sample,), paired=False)
+    _check_level(level)
+    mean = array.mean(axis=-1)
+    # A constant sample has no spread, whatever the mean's rounding says.
+    spread = np.where((array == array[..., :1]).all(axis=-1), 0.0, stats.sem(array, axis=-1))
+    margin = stats.t.isf((1 - level) / 2, array.shape[-1] - 1) * spread
+    return Interval(*(end.item() if end.ndim == 0 else end for end in (mean, mean - margin, mean + margin)))
 
 
 def seeds(root: int, n: int) -> list[int]:
@@ -261,6 +241,11 @@ def _check_seed(name: str, value: int) -> None:
         raise InputError(f"{name}={value!r} must be an integer and must not be negative, so that runs repeat")
 
 
+def _check_level(level: float) -> None:
+    if not isinstance(level, float | np.floating) or not 0 < level < 1:
+        raise InputError(f"level={level!r} must lie between 0 and 1, such as 0.95")
+
+
 def _checked(samples: tuple[ArrayLike, ...], paired: bool) -> tuple[np.ndarray, ...]:
     if not samples:
         raise InputError("samples are missing; give at least one array of items")
@@ -270,7 +255,7 @@ def _checked(samples: tuple[ArrayLike, ...], paired: bool) -> tuple[np.ndarray, 
         raise InputError(f"samples must be arrays of numbers: {error}") from error
     for number, array in enumerate(arrays):
         if array.ndim == 0 or array.shape[-1] < 2:
-            raise InputError(f"sample {number} has shape {array.shape}; resampling needs at least two items")
+            raise InputError(f"sample {number} has shape {array.shape}; an interval needs at least two items")
         if not np.isfinite(array).all():
             raise InputError(f"sample {number} holds values that are not finite; remove or impute them beforehand")
     lengths = [array.shape[-1] for array in arrays]
