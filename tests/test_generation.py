@@ -33,8 +33,8 @@ def plain(model, prompt, uniform, end, temperature=0.5):
     """One continuation without cache, batch or padding: the definition."""
     tokens = prompt.tolist()
     for number in uniform:
-        logits = model(input_ids=torch.tensor([tokens])).logits[0, -1].double() / temperature
-        cumulative = torch.softmax(logits, -1).cumsum(-1)
+        logits = model(input_ids=torch.tensor([tokens])).logits[0, -1] / temperature
+        cumulative = torch.softmax(logits, -1).cumsum(-1, dtype=torch.float64)
         tokens.append(int((cumulative <= number * cumulative[-1]).sum()))
         if tokens[-1] == end:
             break

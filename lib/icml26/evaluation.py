@@ -2,9 +2,9 @@
 
 `zero_shot` gives each item of a task right or wrong, so that intervals can be bootstrapped over items, through the
 wrapper that lm-eval (EleutherAI's Language Model Evaluation Harness) has for models of `transformers`; `dataset_text`
-reads a text such as WikiText-2's. Neither downloads: `get` does, once, before anything timed. The packages come with
-the extra `paper`; importing this module imports none of them. Loading models is left to `icml26.models`, losses on a
-text to the chapters' modules, intervals to `icml26.stats`.
+reads a text such as WikiText-2's, `dataset_prompts` what users ask. None downloads: `get` does, once, before anything
+timed. The packages come with the extra `paper`; importing this module imports none of them. Loading models is left to
+`icml26.models`, losses on a text to the chapters' modules, intervals to `icml26.stats`.
 """
 
 import copy
@@ -26,9 +26,10 @@ from jaxtyping import Int64
 
 from icml26.errors import InputError, MissingData, nearest
 
-__all__ = ["WIKITEXT", "dataset_text", "get", "zero_shot"]
+__all__ = ["WIKITEXT", "dataset_prompts", "dataset_text", "get", "zero_shot"]
 
 WIKITEXT = "Salesforce/wikitext:wikitext-2-raw-v1"
+_PROMPTS = ("conversation", "prompt", "instruction", "question", "text")
 _HUB_TEXT = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w.-]*))?")
 
 
@@ -127,6 +128,50 @@ def dataset_text(name: str) -> str:
     >>> dataset_text(WIKITEXT).split()[:3]  # doctest: +SKIP
     ['=', 'Robert', 'Boulter']
     """
+    found = _rows(name, "test")
+    if "text" not in found.column_names:
+        raise InputError(f"data set {name} has no column `text`, only {', '.join(found.column_names)}")
+    return "\n\n".join(found["text"])
+
+
+def dataset_prompts(name: str) -> list[str]:
+    """Return what a user asks first in each row of a data set of chats, instructions or questions.
+
+    Parameters
+    ----------
+    name : str
+        As in `dataset_text`. Read is the first of the columns ``conversation`` (a list of turns with ``content``, as in
+        LMSYS-Chat-1M), ``prompt``, ``instruction``, ``question`` and ``text`` that there is, of the split ``train`` if
+        there are splits.
+
+    Returns
+    -------
+    list of str
+        Prompts without blank space around them, those that are empty left out, in the data set's order.
+
+    Raises
+    ------
+    InputError
+        If the name is neither, there is no such split or column, no prompt, or `datasets` is not installed.
+    MissingData
+        If the data set is not on this machine; the message says how to have it.
+
+    Examples
+    --------
+    >>> asked = dataset_prompts("lmsys/lmsys-chat-1m")  # doctest: +SKIP
+    """
+    found = _rows(name, "train")
+    column = next((column for column in _PROMPTS if column in found.column_names), None)
+    if column is None:
+        raise InputError(f"data set {name} has none of the columns {', '.join(_PROMPTS)}, only {found.column_names}")
+    first = (row[0]["content"] if column == "conversation" and row else row for row in found[column])
+    prompts = [text.strip() for text in first if isinstance(text, str) and text.strip()]
+    if not prompts:
+        raise InputError(f"data set {name} has no prompt in its column {column}")
+    return prompts
+
+
+def _rows(name: str, split: str) -> Any:
     folder = Path(name).expanduser()
     is_folder = any((folder / state).is_file() for state in ("dataset_dict.json", "state.json"))
     if not is_folder and not _HUB_TEXT.fullmatch(name):
@@ -140,12 +185,10 @@ def dataset_text(name: str) -> str:
 
         found = _folder_text(folder) if is_folder else _hub_text(name)
     if isinstance(found, datasets.DatasetDict):
-        if "test" not in found:
-            raise InputError(f"data set {name} has no split `test`, only {', '.join(found)}")
-        found = found["test"]
-    if "text" not in found.column_names:
-        raise InputError(f"data set {name} has no column `text`, only {', '.join(found.column_names)}")
-    return "\n\n".join(found["text"])
+        if split not in found:
+            raise InputError(f"data set {name} has no split `{split}`, only {', '.join(found)}")
+        found = found[split]
+    return found
 
 
 def get(name: str, progress: Callable[[str], None] | None = None) -> None:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from icml26.errors import InputError
 
@@ -103,13 +104,17 @@ def sample(
 
     device = model.device
     positions = (mask.cumsum(1) - 1).clamp(min=0)
-    cache = DynamicCache(config=model.config)
-    out = model(
-        input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=positions.to(device), cache=cache,
-        use_cache=True, logits_to_keep=1,
-    )  # fmt: skip
+    cache = _cache(model.config)
+    padded = not bool(mask.all())  # without a mask, attention takes its fast path
+
+    def forward(ids: Tensor, positions: Tensor) -> Tensor:
+        known = {"attention_mask": mask.to(device)} if padded else {}
+        ids, positions = ids.to(device), positions.to(device)
+        out = model(input_ids=ids, position_ids=positions, cache=cache, use_cache=True, logits_to_keep=1, **known)
+        return out.logits[:, -1]
+
+    logits = forward(ids, positions).repeat_interleave(samples, 0)
     cache.batch_repeat_interleave(samples)
-    logits = out.logits[:, -1].repeat_interleave(samples, 0)
     mask = mask.repeat_interleave(samples, 0)
     position = mask.sum(1)
     alive = torch.arange(rows)  # the rows in the batch, in order; some may have ended already
@@ -130,20 +135,48 @@ def sample(
             cache.batch_select_indices(keep.to(device))
             alive, drawn, mask, position = alive[keep], drawn[keep], mask[keep], position[keep]
         mask = torch.cat([mask, torch.ones((len(alive), 1), dtype=mask.dtype)], 1)
-        out = model(
-            input_ids=drawn[:, None].to(device), attention_mask=mask.to(device),
-            position_ids=position[:, None].to(device), cache=cache, use_cache=True, logits_to_keep=1,
-        )  # fmt: skip
-        logits, position = out.logits[:, -1], position + 1
+        logits, position = forward(drawn[:, None], position[:, None]), position + 1
     shape = (len(prompts), samples)
     return Continuations(tokens.reshape(*shape, -1), lengths.reshape(shape), ended.reshape(shape))
+
+
+class _GrowingLayer(DynamicLayer):
+    """A cache layer that writes new tokens in place: the parent copies the whole cache for each of them."""
+
+    _room: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append keys and values, and return all of them."""
+        if not self.is_initialized or self.keys.numel() == 0:
+            return super().update(key_states, value_states)
+        used = self.keys.shape[-2]
+        needed = used + key_states.shape[-2]
+        # Selecting or repeating rows has replaced the views by copies.
+        if self._room is None or self.keys.data_ptr() != self._room[0].data_ptr() or needed > self._room[0].shape[-2]:
+            self._room = tuple(self._widened(part, max(2 * used, needed)) for part in (self.keys, self.values))
+        for room, new in zip(self._room, (key_states, value_states), strict=True):
+            room[..., used:needed, :] = new
+        self.keys, self.values = (room[..., :needed, :] for room in self._room)
+        return self.keys, self.values
+
+    @staticmethod
+    def _widened(part: Tensor, length: int) -> Tensor:
+        room = part.new_empty((*part.shape[:-2], length, part.shape[-1]))
+        room[..., : part.shape[-2], :] = part
+        return room
+
+
+def _cache(config: Any) -> DynamicCache:
+    cache = DynamicCache(config=config)
+    cache.layers = [_GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
 
 
 def _invert(
     logits: Float[Tensor, "rows vocabulary"], uniform: Float[Tensor, " rows"], temperature: float
 ) -> Int64[Tensor, " rows"]:
     """The token at which each row's cumulative probability passes its uniform number."""
-    cumulative = torch.softmax(logits.double() / temperature, -1).cumsum(-1).cpu()
+    cumulative = torch.softmax(logits.float() / temperature, -1).cumsum(-1, dtype=torch.float64).cpu()
     # The total is one up to rounding. Below it a token of positive probability is always found; "right" skips those of
     # probability zero where the uniform number is exactly zero.
     return torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0].clamp(

@@ -1,7 +1,7 @@
 """How the committed lengths of SmolLM2's answers were made: every prompt answered a hundred times.
 
-``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (hours on a CPU; it resumes). A third of the prompts
-are word problems of GSM8K, the others requests as people type them into a chat, written for this file. Each is put into
+``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (hours on a CPU; it resumes). Most prompts
+are requests as people type them into a chat, written for this file, the others word problems of GSM8K. Each is put into
 the model's chat format; answers are sampled at temperature 1 from the whole distribution, and a length counts the end
 token. Reading the file is left to `icml26.tie.lengths`.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from icml26 import checkpoints, generation, models, paths, tasks
+from icml26.tie import answers
 
 __all__ = ["FILE", "RECIPE", "REQUESTS", "answer_lengths", "content", "prompts"]
 
@@ -40,24 +41,12 @@ REQUESTS = (
     "Describe a sunset to someone who has never seen one.",
     "How many legs does a spider have?",
     "Compare electric and petrol cars.",
-    "Write a haiku about winter.",
-    "What are the symptoms of a cold?",
-    "Give me tips for a job interview.",
-    "What is 12 times 8?",
-    "Write a bedtime story about a lost penguin.",
-    "Explain compound interest to a child.",
-    "Name a colour.",
-    "How do I change a flat tyre?",
-    "What is the opposite of 'generous'?",
-    "Write a product description for a wooden chair.",
-    "What happened in 1969?",
-    "Suggest a title for a book about rivers.",
 )
 
 RECIPE: Mapping[str, Any] = {
     "model": "smollm2-135m",
     "requests": list(REQUESTS),
-    "gsm8k": 16,  # problems, evenly spaced in the file
+    "gsm8k": 4,  # problems, evenly spaced in the file
     "samples": 100,
     "cap": 512,
     "temperature": 1.0,
@@ -125,11 +114,9 @@ def answer_lengths(
     list of int
         Tokens, end token included, in the order they were drawn; a length equal to the cap is censored.
     """
-    messages = [{"role": "user", "content": text}]
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
     drawn = generation.sample(
         model,
-        [torch.tensor(ids)],
+        [answers.encode(tokenizer, text)],
         samples=recipe["samples"],
         max_new_tokens=recipe["cap"],
         end=tokenizer.eos_token_id,

@@ -1,0 +1,304 @@
+"""A byte-level language model of signatures and their summaries, lengths that it draws, and what it sees in prompts.
+
+The tiny stand-in for the 8B model whose output lengths TIE (Zheng et al., arXiv 2604.00499) predicts. It is a Llama of
+two blocks, trained on every byte of ``signature, line break, summary, end token`` in random order (the loss counts
+signatures too). A generation starts from the end token and a signature and stops at the next end token, so that its
+length is the model's own choice. A prompt's features are the mean of its last hidden states, as in TRAIL (Shahout et
+al., arXiv 2410.01035). The text is `icml26.tie.docstrings`', the loop `icml26.training`'s, the sampling
+`icml26.generation`'s.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from icml26 import generation, training
+from icml26.errors import InputError
+from icml26.tie.docstrings import Pair
+
+__all__ = ["CAP", "END", "MODEL", "TRAINING", "Sampled", "features", "prompt", "recipe", "sample_lengths", "stream"]
+__all__ += ["text", "train"]
+
+END = 256  # the token after every summary; tokens below it are bytes
+CAP = 256  # bytes of a generation, the end token included
+MODEL = {
+    "model_type": "llama",
+    "vocab_size": 257,
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "initializer_range": 0.08,  # near 1/sqrt(128): with the usual 0.02 so narrow a model starts slowly
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+# The window holds the longest prompt and the longest generation, so that no position is new when sampling.
+TRAINING = training.TrainingConfig(steps=230, batch_size=8, window=352, learning_rate=6e-3, warmup=20)
+_ROWS = 500  # generations at a time: more of them no longer help a processor's caches
+
+
+class Sampled(NamedTuple):
+    """Lengths of several generations of each prompt.
+
+    Attributes
+    ----------
+    lengths : int array, shape (prompts, samples)
+        Bytes, the end token included.
+    capped : bool array, shape (prompts, samples)
+        Whether the cap was reached without an end token: the length is then censored.
+    """
+
+    lengths: Int64[np.ndarray, "prompts samples"]
+    capped: Bool[np.ndarray, "prompts samples"]
+
+
+def recipe(text: str, config: training.TrainingConfig = TRAINING, seed: int = 0) -> dict:
+    """Return all that decides the weights, apart from the machine's arithmetic.
+
+    Parameters
+    ----------
+    text : str
+        Digest of the pairs trained on (`icml26.tie.docstrings.digest`).
+    config : TrainingConfig
+        Of the loop.
+    seed : int
+        Of weights, order and windows.
+
+    Returns
+    -------
+    dict
+        As JSON can hold it, for `icml26.checkpoints.save_checkpoint`.
+
+    Examples
+    --------
+    >>> recipe("41ec5698")["training"]["window"]
+    352
+    """
+    return {"model": MODEL, "text": text, "training": asdict(config) | {"betas": list(config.betas)}, "seed": seed}
+
+
+def prompt(signature: str) -> Int64[Tensor, " tokens"]:
+    """Return a signature's tokens as a generation starts from them: end token, bytes, line break.
+
+    Parameters
+    ----------
+    signature : str
+        One line.
+
+    Returns
+    -------
+    int64 tensor, tokens
+        Two more than the signature's bytes.
+
+    Examples
+    --------
+    >>> prompt("a")
+    tensor([256,  97,  10])
+    """
+    return torch.tensor([END, *signature.encode(), ord("\n")])
+
+
+def text(tokens: Int64[Tensor, " tokens"]) -> str:
+    """Return generated tokens as text, up to the end token if there is one.
+
+    Parameters
+    ----------
+    tokens : int64 tensor, tokens
+        As `icml26.generation.sample` draws them.
+
+    Returns
+    -------
+    str
+        Bytes that are no UTF-8 are replaced.
+
+    Examples
+    --------
+    >>> text(torch.tensor([72, 105, 256, 256]))
+    'Hi'
+    """
+    found = tokens.tolist()
+    return bytes(found[: found.index(END)] if END in found else found).decode(errors="replace")
+
+
+def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
+    """Join pairs into one stream of tokens, in random order so that neighbours say nothing about each other.
+
+    Parameters
+    ----------
+    pairs : sequence of Pair
+        To train on.
+    seed : int
+        Of the order.
+
+    Returns
+    -------
+    int64 tensor, tokens
+        An end token first, and after every summary.
+
+    Raises
+    ------
+    InputError
+        If there are no pairs.
+
+    Examples
+    --------
+    >>> stream([Pair("a.py", "a", "b")], seed=0)
+    tensor([256,  97,  10,  98, 256])
+    """
+    if not len(pairs):
+        raise InputError("pairs is empty; give pairs of a signature and a summary to train on")
+    tokens = [END]
+    for index in np.random.default_rng(seed).permutation(len(pairs)):
+        tokens += [*f"{pairs[index].signature}\n{pairs[index].summary}".encode(), END]
+    return torch.tensor(tokens)
+
+
+def train(
+    pairs: Sequence[Pair],
+    config: training.TrainingConfig = TRAINING,
+    *,
+    seed: int,
+    progress: Callable[[int, float], None] | None = None,
+) -> Any:
+    """Train the model: 50 s on one thread with the default configuration.
+
+    Parameters
+    ----------
+    pairs : sequence of Pair
+        To train on.
+    config : TrainingConfig
+        Of the loop; ``dataclasses.replace(TRAINING, steps=20)`` for a quick look.
+    seed : int
+        Of weights, order and windows.
+    progress : callable, optional
+        Called after each step with the number of steps done and the step's loss.
+
+    Returns
+    -------
+    transformers.LlamaForCausalLM
+        fp32, in evaluation mode.
+
+    Raises
+    ------
+    InputError
+        If there is less text than a window.
+
+    Examples
+    --------
+    >>> config = training.TrainingConfig(steps=1, batch_size=1, window=16)
+    >>> train([Pair("a.py", "def f()", "Return one.")], config, seed=0).num_parameters()
+    328448
+    """
+    model = training.build(MODEL, seed)
+    training.train(model, stream(pairs, seed), config, seed=seed, progress=progress)
+    return model
+
+
+def sample_lengths(
+    model: Any,
+    signatures: Sequence[str],
+    samples: int,
+    *,
+    seed: int,
+    cap: int = CAP,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sampled:
+    """Draw generations of every prompt at temperature 1 and keep their lengths.
+
+    Prompts are taken by length, so that those in a batch need little padding; how many make a batch changes nothing.
+
+    Parameters
+    ----------
+    model : transformers.LlamaForCausalLM
+        Of `train`.
+    signatures : sequence of str
+        The prompts.
+    samples : int
+        Generations of each.
+    seed : int
+        Of the generations.
+    cap : int
+        Most bytes of a generation, the end token included.
+    progress : callable, optional
+        Called after each group of prompts with the prompts done and their number.
+
+    Returns
+    -------
+    Sampled
+        Rows in the prompts' order.
+
+    Raises
+    ------
+    InputError
+        If there is no prompt, or a number is out of range.
+
+    Examples
+    --------
+    >>> model = training.build(MODEL, seed=0)
+    >>> sample_lengths(model, ["def f()", "def g()"], 3, seed=0, cap=4).lengths.shape
+    (2, 3)
+    """
+    if not len(signatures):
+        raise InputError("signatures is empty; give at least one prompt")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise InputError(f"samples={samples!r} must be an integer of at least 1")
+    prompts = [prompt(signature) for signature in signatures]
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))  # like lengths together: little padding
+    generator = torch.Generator().manual_seed(seed)
+    lengths = np.empty((len(prompts), samples), dtype=np.int64)
+    capped = np.empty((len(prompts), samples), dtype=bool)
+    each = max(1, _ROWS // samples)
+    for start in range(0, len(order), each):
+        rows = order[start : start + each]
+        drawn = generation.sample(
+            model,
+            [prompts[i] for i in rows],
+            samples=samples,
+            max_new_tokens=cap,
+            end=END,
+            generator=generator,
+        )
+        lengths[rows], capped[rows] = drawn.lengths.numpy(), ~drawn.ended.numpy()
+        if progress:
+            progress(start + len(rows), len(order))
+    return Sampled(lengths, capped)
+
+
+@torch.inference_mode()
+def features(model: Any, signatures: Sequence[str]) -> Float[np.ndarray, "prompts width"]:
+    """Mean of the model's last hidden states over each prompt's tokens.
+
+    Parameters
+    ----------
+    model : transformers.LlamaForCausalLM
+        Of `train`.
+    signatures : sequence of str
+        The prompts.
+
+    Returns
+    -------
+    float64 array, shape (prompts, width)
+
+    Raises
+    ------
+    InputError
+        If there is no prompt.
+
+    Examples
+    --------
+    >>> features(training.build(MODEL, seed=0), ["def f()", "def longer_name()"]).shape
+    (2, 128)
+    """
+    if not len(signatures):
+        raise InputError("signatures is empty; give at least one prompt")
+    found = [model.model(input_ids=prompt(signature)[None]).last_hidden_state[0].mean(0) for signature in signatures]
+    return torch.stack(found).double().numpy()
