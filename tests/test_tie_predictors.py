@@ -97,7 +97,7 @@ def test_the_grid_is_decided_by_the_validation_prompts():
 
 def test_epochs_stop_where_noise_would_be_learnt():
     noise = np.random.default_rng(2).normal(size=(60, 40))
-    config = replace(CONFIG, epochs=60, width=64)
+    config = replace(CONFIG, epochs=40, width=64)
     assert predictors.fit_mean(noise, LENGTHS[:60], config, seed=0).epochs < 30
 
 

@@ -1,4 +1,8 @@
-"""What the arguments of the laws and their fits must be; each check returns the argument as it is used."""
+"""What the arguments of the laws and their fits must be; each check returns the argument as it is used.
+
+Every check raises `InputError` with one line that names the argument, its value and the remedy. Which checks apply to
+what is the business of the modules that read arguments.
+"""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,7 +14,29 @@ __all__ = ["checked_cap", "checked_count", "checked_lengths", "checked_positive"
 
 
 def checked_reals(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Numbers, none of them NaN or infinite, as a float array of any shape."""
+    """Numbers, none of them NaN or infinite.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called.
+    value : array-like of any shape
+        The argument.
+
+    Returns
+    -------
+    float array of the same shape
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_reals("mu", [1, 2])
+    array([1., 2.])
+    """
     try:
         array = np.asarray(value)
         numbers = array.astype(float)
@@ -24,7 +50,27 @@ def checked_reals(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def checked_positive(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Finite numbers above 0."""
+    """Finite numbers above 0.
+
+    Parameters
+    ----------
+    name, value
+        As in `checked_reals`.
+
+    Returns
+    -------
+    float array of the same shape
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_positive("sigma", 0.5)
+    array(0.5)
+    """
     numbers = checked_reals(name, value)
     if not (numbers > 0).all():
         raise InputError(f"{name} holds {numbers[numbers <= 0].flat[0]:g}; give numbers above 0")
@@ -32,7 +78,29 @@ def checked_positive(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def checked_cap(cap: float, *, whole: bool = False) -> float:
-    """A largest length: one positive number of tokens."""
+    """A largest length: one positive number.
+
+    Parameters
+    ----------
+    cap : int or float
+        Tokens.
+    whole : bool
+        Whether it has to be an integer.
+
+    Returns
+    -------
+    int or float
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_cap(2048, whole=True)
+    2048
+    """
     kinds = int | np.integer if whole else int | float | np.integer | np.floating
     if isinstance(cap, bool | np.bool_) or not isinstance(cap, kinds) or not 0 < cap < np.inf:
         kind = "a positive integer" if whole else "a positive number"
@@ -41,21 +109,93 @@ def checked_cap(cap: float, *, whole: bool = False) -> float:
 
 
 def checked_share(name: str, value: float) -> float:
-    """A probability from 0 to below 1."""
+    """A probability from 0 to below 1.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called.
+    value : float
+        The argument.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_share("alpha", 0.9)
+    0.9
+    """
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number) or not 0 <= value < 1:
         raise InputError(f"{name}={value!r} must lie from 0 to below 1: 0.9 stands for the worst 10 %")
     return float(value)
 
 
 def checked_count(name: str, value: int, least: int) -> int:
-    """An integer of at least so many."""
+    """An integer of at least so many.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called.
+    value : int
+        The argument.
+    least : int
+        Its lower bound.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_count("resamples", 199, 19)
+    199
+    """
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{name}={value!r} must be an integer of at least {least}")
     return int(value)
 
 
-def checked_lengths(lengths: ArrayLike, cap: int | None, least: int = 1) -> Int[np.ndarray, "prompts samples"]:
-    """Whole lengths of at least 1 and at most the cap, one row per prompt, at least so many in each."""
+def checked_lengths(
+    lengths: Int[ArrayLike, "prompts samples"], cap: int | None, least: int = 1
+) -> Int[np.ndarray, "prompts samples"]:
+    """Whole lengths from 1 to the cap, one row per prompt.
+
+    Parameters
+    ----------
+    lengths : int array, shape (prompts, samples)
+        Tokens.
+    cap : int or None
+        Largest length, None for no bound.
+    least : int
+        Fewest samples per prompt.
+
+    Returns
+    -------
+    int array, shape (prompts, samples)
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_lengths([[3, 8]], cap=8)
+    array([[3, 8]])
+    """
     array = np.asarray(lengths)
     if array.ndim != 2 or array.dtype.kind not in "iu":
         raise InputError(f"lengths is {array.dtype} of shape {array.shape}; give integers, one row per prompt")

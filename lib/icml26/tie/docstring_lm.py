@@ -21,8 +21,20 @@ from icml26 import generation, training
 from icml26.errors import InputError
 from icml26.tie.docstrings import Pair
 
-__all__ = ["CAP", "END", "MODEL", "TRAINING", "Sampled", "features", "prompt", "recipe", "sample_lengths", "stream"]
-__all__ += ["text", "train"]
+__all__ = [
+    "CAP",
+    "END",
+    "MODEL",
+    "TRAINING",
+    "Sampled",
+    "features",
+    "prompt",
+    "recipe",
+    "sample_lengths",
+    "stream",
+    "text",
+    "train",
+]
 
 END = 256  # the token after every summary; tokens below it are bytes
 CAP = 256  # bytes of a generation, the end token included
@@ -42,7 +54,7 @@ MODEL = {
     "pad_token_id": None,
 }
 # The window holds the longest prompt and the longest generation, so that no position is new when sampling.
-TRAINING = training.TrainingConfig(steps=230, batch_size=8, window=352, learning_rate=6e-3, warmup=20)
+TRAINING = training.TrainingConfig(steps=800, batch_size=2, window=352, learning_rate=4e-3, warmup=20)
 _ROWS = 500  # generations at a time: more of them no longer help a processor's caches
 
 
@@ -97,7 +109,6 @@ def prompt(signature: str) -> Int64[Tensor, " tokens"]:
     Returns
     -------
     int64 tensor, tokens
-        Two more than the signature's bytes.
 
     Examples
     --------
@@ -147,7 +158,7 @@ def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
     Raises
     ------
     InputError
-        If there are no pairs.
+        If there are none.
 
     Examples
     --------
@@ -176,7 +187,7 @@ def train(
     pairs : sequence of Pair
         To train on.
     config : TrainingConfig
-        Of the loop; ``dataclasses.replace(TRAINING, steps=20)`` for a quick look.
+        Of the loop; ``dataclasses.replace(TRAINING, steps=60)`` for a quick look.
     seed : int
         Of weights, order and windows.
     progress : callable, optional
@@ -220,10 +231,8 @@ def sample_lengths(
     ----------
     model : transformers.LlamaForCausalLM
         Of `train`.
-    signatures : sequence of str
-        The prompts.
-    samples : int
-        Generations of each.
+    signatures, samples : sequence of str, int
+        The prompts, and the generations of each.
     seed : int
         Of the generations.
     cap : int
@@ -260,12 +269,7 @@ def sample_lengths(
     for start in range(0, len(order), each):
         rows = order[start : start + each]
         drawn = generation.sample(
-            model,
-            [prompts[i] for i in rows],
-            samples=samples,
-            max_new_tokens=cap,
-            end=END,
-            generator=generator,
+            model, [prompts[i] for i in rows], samples=samples, max_new_tokens=cap, end=END, generator=generator
         )
         lengths[rows], capped[rows] = drawn.lengths.numpy(), ~drawn.ended.numpy()
         if progress:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from icml26.errors import InputError
 from icml26.tie.checks import checked_lengths, checked_reals
 from icml26.tie.heads import DEFAULTS, Fitted, PredictorConfig, fit, standard
-from icml26.tie.laws import LogTLaw, fit_laws
+from icml26.tie.laws import LogNormalLaw, LogTLaw, fit_laws
 
 __all__ = ["Fitted", "PredictorConfig", "fit_ltr", "fit_mean", "fit_ssjf", "fit_tie", "kendall_tau", "list_mle"]
 
@@ -36,6 +36,7 @@ def fit_tie(
     *,
     seed: int,
     nu: float = 3.5,
+    family: str = "log-t",
 ) -> Fitted:
     """Fit TIE's two heads: squared error of z-scored mu, and 3 to 4 times that of z-scored log(1 + sigma).
 
@@ -52,12 +53,14 @@ def fit_tie(
     seed : int
         Of weights, batches, dropout and validation prompts.
     nu : float
-        Degrees of freedom of the laws.
+        Degrees of freedom of log-t laws.
+    family : {"log-t", "log-normal"}
+        Of the laws; the second is the paper's ablation.
 
     Returns
     -------
     Fitted
-        It predicts a `LogTLaw`.
+        It predicts a `LogTLaw`, or a `LogNormalLaw`.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def fit_tie(
     True
     """
     features, lengths = _checked(features, lengths, cap, least=2)
-    law = fit_laws(lengths, cap, nu=nu)
+    law = fit_laws(lengths, cap, family=family, nu=nu)
     labels = np.stack([law.mu, np.log1p(law.sigma)], 1)
     centre, scale = standard(labels)
     targets = torch.tensor((labels - centre) / scale, dtype=torch.float32)
@@ -84,9 +87,10 @@ def fit_tie(
         errors = (outputs - targets[rows]).square().mean(0)
         return errors[0] + (low + (high - low) * done) * errors[1]
 
-    def decode(outputs: np.ndarray) -> LogTLaw:
+    def decode(outputs: np.ndarray) -> LogTLaw | LogNormalLaw:
         mu, log_sigma = (outputs * scale + centre).T
-        return LogTLaw(mu, np.maximum(np.expm1(log_sigma), LEAST_SIGMA), nu)
+        sigma = np.maximum(np.expm1(log_sigma), LEAST_SIGMA)
+        return LogTLaw(mu, sigma, nu) if family == "log-t" else LogNormalLaw(mu, sigma)
 
     return fit(features, 2, loss, decode, config, seed)
 

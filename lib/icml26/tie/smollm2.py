@@ -1,9 +1,9 @@
 """How the committed lengths of SmolLM2's answers were made: every prompt answered a hundred times.
 
-``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (hours on a CPU; it resumes). Most prompts
-are requests as people type them into a chat, written for this file, the others word problems of GSM8K. Each is put into
-the model's chat format; answers are sampled at temperature 1 from the whole distribution, and a length counts the end
-token. Reading the file is left to `icml26.tie.lengths`.
+``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (an hour on one thread; it resumes). Prompts are
+requests as people type them into a chat, written for this file. Each is put into the model's chat format; answers are
+sampled at temperature 1 from the whole distribution, and a length counts the end token. Reading the file is left to
+`icml26.tie.lengths`.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from icml26 import checkpoints, generation, models, paths, tasks
+from icml26 import checkpoints, generation, models, paths
 from icml26.tie import answers
 
-__all__ = ["FILE", "RECIPE", "REQUESTS", "answer_lengths", "content", "prompts"]
+__all__ = ["FILE", "RECIPE", "REQUESTS", "answer_lengths", "content"]
 
 FILE = Path(__file__).with_name("lengths_smollm2.json")
 
@@ -28,9 +28,7 @@ REQUESTS = (
     "Give me three names for a cat.",
     "Write a Python function that reverses a string.",
     "Is the number 17 prime? Answer yes or no.",
-    "Summarise the story of Romeo and Juliet.",
     "What should I cook with eggs, rice and spinach?",
-    "Write an email asking my landlord to repair the heating.",
     "Who wrote Don Quixote?",
     "List the planets of the solar system.",
     "Why is the sky blue?",
@@ -38,52 +36,17 @@ REQUESTS = (
     "Plan a weekend in Rome for two people.",
     "What does the word 'ephemeral' mean?",
     "Correct this sentence: he go to school yesterday.",
-    "Describe a sunset to someone who has never seen one.",
     "How many legs does a spider have?",
-    "Compare electric and petrol cars.",
 )
 
 RECIPE: Mapping[str, Any] = {
     "model": "smollm2-135m",
     "requests": list(REQUESTS),
-    "gsm8k": 4,  # problems, evenly spaced in the file
     "samples": 100,
     "cap": 512,
     "temperature": 1.0,
     "seed": 0,
 }
-
-
-def prompts(recipe: Mapping[str, Any] = RECIPE) -> list[dict[str, str]]:
-    """Return a recipe's prompts with their sources, requests and word problems in turn.
-
-    Parameters
-    ----------
-    recipe : mapping
-        With the list ``requests`` and the number ``gsm8k``.
-
-    Returns
-    -------
-    list of dict
-        Keys ``source`` ("request" or "gsm8k") and ``text``.
-
-    Raises
-    ------
-    MissingData
-        If word problems are asked for and GSM8K's file is not on this machine.
-
-    Examples
-    --------
-    >>> prompts({"requests": ["Tell me a joke."], "gsm8k": 0})
-    [{'source': 'request', 'text': 'Tell me a joke.'}]
-    """
-    requests, wanted = recipe["requests"], recipe["gsm8k"]
-    chosen = [(i / len(requests), "request", text) for i, text in enumerate(requests)]
-    if wanted:
-        problems = tasks.gsm8k_problems("train")
-        every = len(problems) // wanted
-        chosen += [(i / wanted, "gsm8k", problems[i * every].question) for i in range(wanted)]
-    return [{"source": source, "text": text} for _, source, text in sorted(chosen)]
 
 
 def answer_lengths(
@@ -146,7 +109,7 @@ def content(lengths: list[list[int]], recipe: Mapping[str, Any] = RECIPE) -> dic
         "sha256": checkpoints.digest(recipe),
         "recipe": dict(recipe),
         "cap": recipe["cap"],
-        "prompts": prompts(recipe),
+        "prompts": [{"source": "request", "text": text} for text in recipe["requests"]],
         "lengths": lengths,
     }
 
@@ -157,11 +120,11 @@ def _main() -> None:
     folder = paths.cache() / "tie" / checkpoints.digest(RECIPE)
     folder.mkdir(parents=True, exist_ok=True)
     model, tokenizer = models.load_lm(RECIPE["model"])
-    for index, prompt in enumerate(tqdm(prompts(), desc="prompts")):
+    for index, text in enumerate(tqdm(REQUESTS, desc="prompts")):
         part = folder / f"{index}.json"
         if not part.is_file():
-            paths.write_atomic(part, json.dumps(answer_lengths(model, tokenizer, prompt["text"], index)))
-    lengths = [json.loads((folder / f"{i}.json").read_text(encoding="utf-8")) for i in range(len(prompts()))]
+            paths.write_atomic(part, json.dumps(answer_lengths(model, tokenizer, text, index)))
+    lengths = [json.loads((folder / f"{i}.json").read_text(encoding="utf-8")) for i in range(len(REQUESTS))]
     paths.write_atomic(FILE, json.dumps(content(lengths)) + "\n")
 
 
