@@ -1,0 +1,31 @@
+"""NQS: pre-training loss from model size, batch size and number of steps, through a noisy quadratic system.
+
+The paper is Li and Maddison, Predicting Large Model Test Losses with a Noisy Quadratic System (ICML 2026, arXiv
+2605.09154). `theta` holds the seven fitted numbers, `law` the expected loss that they imply, `quadrature` the nodes
+that make it cheap, `fitting` the least-squares fit, `regressors` a scikit-learn regressor around both and `intervals`
+its prediction intervals.
+
+Beside them: `chinchilla` is the law that the paper compares with, `measurements` loads the paper's runs, `comparison`
+scores predictions, `planning` chooses configurations under limits, `fresh` trains the chapter's own small models.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from icml26.nqs.theta import Theta
+
+if TYPE_CHECKING:
+    from icml26.nqs.chinchilla import ChinchillaRegressor
+    from icml26.nqs.planning import plan
+    from icml26.nqs.regressors import NQSRegressor
+
+__all__ = ["ChinchillaRegressor", "NQSRegressor", "Theta", "plan"]
+
+# scikit-learn takes a second to import, so what needs it is imported on first use.
+_LAZY = {"ChinchillaRegressor": "chinchilla", "NQSRegressor": "regressors", "plan": "planning"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(f"icml26.nqs.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
