@@ -46,14 +46,14 @@ language_model: str = (
 prompt_texts: str = (
     "gsm8k"  # its prompts: gsm8k, a folder or id; else docstrings' [name]
 )
-training_steps: int = 230  # of the docstring model [steps; 1..100000]
+training_steps: int = 1000  # of the docstring model [steps; 1..100000]
 test_prompts: int = 40  # held-out prompts whose answers are served [prompts; 6..100000]
 test_samples: int = 100  # answers of each [answers; 12..1000]
 training_prompts: int = 100  # prompts that predictors learn from [prompts; 20..100000]
 label_samples: int = 20  # answers of each, for labels [answers; 4..1000]
 cap: int = 256  # longest answer [tokens; 16..32768]
 assistant: bool = True  # also use the kept lengths of SmolLM2's answers [switch]
-trainings: int = 5  # of each predictor, from other weights [trainings; 1..100]
+trainings: int = 3  # of each predictor, from other weights [trainings; 1..100]
 fit_resamples: int = 199  # samples of the bootstrap tests of fit [samples; 19..9999]
 nu: float = 3.5  # degrees of freedom of the log-t law [number; 1..100]
 alpha: float = 0.9  # level of the tail: 0.9 is the worst tenth [share; 0.5..0.99]
@@ -285,10 +285,13 @@ print("beta:", [policies.beta(waiting, 32) for waiting in (1, 32, 64, 160, 5000)
 #
 # ### Where lengths come from
 #
-# Lengths must not be drawn from the law under test. A small byte-level Llama learns here to write the summary under a
-# signature of the Python standard library, NumPy and SciPy, and then writes many summaries under signatures of held-out
-# files. Each ends where the model draws its end token. Training prompts, test prompts and the model's own text share no
-# file. SmolLM2's answers come from a committed file, since sampling them takes hours; the library has its recipe.
+# Lengths must not be drawn from the law under test. A small byte-level Llama learns here from the source files of
+# Python's standard library, NumPy and SciPy. A prompt is a signature and a kind of question: the file that it is in, its
+# first line of code, the first paragraph of its docstring, the whole docstring, or its code. (A signature alone hardly
+# tells how long its docstring is, and no predictor can learn what a prompt does not tell; users of a server ask
+# for unlike things too.) The model then answers prompts of held-out files many times, and each answer ends where the
+# model draws its end token. Training prompts, test prompts and the model's own text share no file. SmolLM2's answers
+# come from a committed file, since sampling them takes an hour; the library has its recipe.
 
 # %%
 with tqdm(leave=False) as bar:
@@ -452,7 +455,7 @@ ledger.judge("C5", exact=holds)
 # %% [markdown]
 # ### What predictors learn
 #
-# Every predictor gets the same features of a prompt (the mean of the model's last hidden states), the same answers, the
+# Every predictor gets the same features of a prompt (the mean of the model's last hidden states, and the last of them), the same answers, the
 # same small network for each output and the same search over learning rate, weight decay and epochs. SSJF learns one
 # answer's length, LTR an order of lengths, the *mean* the average of all answers; TIE learns the $\mu$ and $\sigma$ that
 # fit a prompt's answers best, and a second TIE those of a log-normal law. Each is trained several times from other

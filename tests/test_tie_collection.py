@@ -43,12 +43,12 @@ def test_answers_repeat_with_their_seed_and_differ_with_another():
     assert first.lengths.max() <= 30
 
 
-def test_features_are_the_mean_of_the_last_hidden_states():
+def test_features_are_the_mean_and_the_last_of_the_last_hidden_states():
     model, tokenizer = models.load_lm("tiny-random-llama")
     found = answers.model_answers(model, tokenizer, ["Why?"], 1, seed=0, cap=2)
     with torch.inference_mode():
         states = model(input_ids=answers.encode(tokenizer, "Why?")[None], output_hidden_states=True).hidden_states[-1]
-    assert np.allclose(found.features[0], states[0].mean(0).numpy(), atol=1e-6)
+    assert np.allclose(found.features[0], torch.cat([states[0].mean(0), states[0, -1]]).numpy(), atol=1e-6)
 
 
 def test_the_committed_lengths_are_those_of_the_committed_recipe():

@@ -65,21 +65,45 @@ def model():
 
 
 def many(count):
-    return [Pair(f"python/{n % 97}.py", f"def f{n}()", f"Return {n}.") for n in range(count)]
+    return [Pair(f"python/{n % 97}.py", f"def f{n}() {docstrings.KINDS[n % 5]}:", f"Return {n}.") for n in range(count)]
 
 
-def test_functions_methods_and_classes_are_found_with_the_first_paragraph(package):
-    assert docstrings.pairs([package]) == [
-        Pair("miniature/a.py", "def outer(a, *, b=1)", "Summary over\ntwo lines."),
-        Pair("miniature/a.py", "def inner()", "Inside."),
-        Pair("miniature/a.py", "class Kind(Base, other.Base)", "A kind."),
-        Pair("miniature/a.py", "def method(self, x: 'int'=3)", "A method: é."),
-        Pair("miniature/a.py", "def twin()", "Twin."),
-    ]
+EXPECTED = {
+    "def outer(a, *, b=1)": (
+        'def inner():\n    """Inside."""',
+        "Summary over\ntwo lines.",
+        "Summary over\ntwo lines.\n\nMore of it.",
+    ),
+    "def inner()": ("", "Inside.", "Inside."),
+    "class Kind(Base, other.Base)": (
+        'if True:\n    async def method(self, x: "int" = 3):\n        "A method: é."\n\ndef bare(self):\n    return 1',
+        "A kind.",
+        "A kind.",
+    ),
+    "def method(self, x: 'int'=3)": ("", "A method: é.", "A method: é."),
+    "def twin()": ("", "Twin.", "Twin."),
+}
 
 
-def test_whole_docstrings_are_there_if_asked_for(package):
-    assert docstrings.pairs([package], whole=True)[0].summary == "Summary over\ntwo lines.\n\nMore of it."
+@pytest.mark.parametrize("kind", docstrings.KINDS)
+def test_each_kind_of_prompt_is_answered_by_its_part_of_the_source(package, kind, monkeypatch):
+    # One kind stands for all five, so that every definition is asked for it.
+    order = [docstrings.KINDS.index(kind)]
+    monkeypatch.setattr(docstrings, "_hash", lambda text: order[0])
+    found = {pair.prompt: pair.answer for pair in docstrings.pairs([package]) if pair.file.endswith("a.py")}
+    expected = {}
+    for signature, (code, summary, docstring) in EXPECTED.items():
+        answers = ("miniature/a.py", code.split("\n")[0], summary, docstring, code)
+        if answers[order[0]]:
+            expected[f"{signature} {kind}:"] = answers[order[0]]
+    assert found == expected
+
+
+def test_every_kind_is_asked_about_as_often():
+    asked = [pair.prompt.split()[-1].rstrip(":") for pair in docstrings.pairs(["email", "json", "asyncio"])]
+    shares = [asked.count(kind) / len(asked) for kind in docstrings.KINDS]
+    assert min(shares) > 0.1
+    assert max(shares) < 0.3
 
 
 def test_the_text_is_found_without_importing_it(package):
@@ -94,16 +118,16 @@ def test_a_package_that_is_not_there_is_refused():
             docstrings.pairs([package])
 
 
-def test_the_parts_share_no_file_no_prompt_and_no_summary():
-    found = many(3000) + [Pair(f"python/{n % 97}.py", "def again()", f"Say {n % 5}.") for n in range(500)]
+def test_the_parts_share_no_file_no_prompt_and_no_answer():
+    found = many(3000) + [Pair(f"python/{n % 97}.py", "def again() code:", f"Say {n % 5}.") for n in range(500)]
     parts = docstrings.split(found)
-    for attribute in ("file", "signature", "summary"):
+    for attribute in ("file", "prompt", "answer"):
         seen = [{getattr(pair, attribute) for pair in part} for part in parts]
         assert all(seen)
         assert not (seen[0] & seen[1])
         assert not ((seen[0] | seen[1]) & seen[2])
     for part in parts[1:]:
-        assert len({pair.signature for pair in part}) == len(part)
+        assert len({pair.prompt for pair in part}) == len(part)
 
 
 def test_the_part_of_a_file_does_not_depend_on_what_else_there_is():
@@ -137,32 +161,33 @@ def test_the_stream_is_every_pair_once_between_end_tokens():
     tokens = lm.stream(found, seed=0).tolist()
     assert tokens[0] == tokens[-1] == lm.END
     parts = " ".join(map(str, tokens[1:-1])).split(f" {lm.END} ")
-    texts = [bytes(map(int, part.split())).decode() for part in parts]
-    assert texts != [f"{pair.signature}\n{pair.summary}" for pair in found]
-    assert sorted(texts) == sorted(f"{pair.signature}\n{pair.summary}" for pair in found)
+    expected = [" ".join(map(str, [*lm.prompt(pair.prompt)[1:].tolist(), *pair.answer.encode()])) for pair in found]
+    assert parts != expected
+    assert sorted(parts) == sorted(expected)
 
 
 def test_a_generation_starts_as_the_stream_goes_on():
-    pair = Pair("a.py", "def é()", "Return.")
+    pair = Pair("a.py", "def é() summary:", "Return.")
     tokens = lm.stream([pair], seed=0)
-    start = lm.prompt(pair.signature)
+    start = lm.prompt(pair.prompt)
     assert torch.equal(tokens[: len(start)], start)
     assert lm.text(tokens[len(start) :]) == "Return."
     assert lm.text(torch.tensor([0xC3, lm.END])) == "\ufffd"
 
 
 def test_the_window_holds_every_prompt_and_generation():
-    longest = len(lm.prompt("x" * docstrings.LONGEST_SIGNATURE)) + lm.CAP
+    kinds = (lm.prompt("x" * (docstrings.LONGEST_PROMPT - len(kind) - 2) + f" {kind}:") for kind in docstrings.KINDS)
+    longest = max(map(len, kinds)) + lm.CAP
     assert longest <= lm.TRAINING.window <= lm.MODEL["max_position_embeddings"]
 
 
 def test_training_repeats_itself_and_learns_when_to_end(monkeypatch):
     monkeypatch.setattr(lm, "MODEL", SMALL)
     config = training.TrainingConfig(steps=60, batch_size=4, window=24, learning_rate=0.01, warmup=5)
-    found = [Pair("a.py", "def f()", "ab."), Pair("a.py", "def g()", "ab.")]
+    found = [Pair("a.py", "def f() code:", "ab."), Pair("a.py", "def g() code:", "ab.")]
     first, again = (lm.train(found, config, seed=0) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
-    drawn = lm.sample_lengths(first, ["def f()", "def g()"], 20, seed=0, cap=12)
+    drawn = lm.sample_lengths(first, ["def f() code:", "def g() code:"], 20, seed=0, cap=12)
     assert (drawn.lengths == 4).mean() > 0.8  # three bytes and the end token
 
 
@@ -173,7 +198,7 @@ def test_the_recipe_tells_text_training_and_seed_apart():
 
 
 def test_lengths_are_those_of_the_continuations_whatever_the_grouping(model, monkeypatch):
-    signatures = ["def f(a, b)", "class K", "def longer_name(self, value=None)"]
+    signatures = ["def f(a, b) code:", "class K file:", "def longer_name(self, value=None) line:"]
     monkeypatch.setattr(lm, "_ROWS", 1)
     alone = lm.sample_lengths(model, signatures, 8, seed=3, cap=30)
     generator = torch.Generator().manual_seed(3)
@@ -190,28 +215,19 @@ def test_lengths_are_those_of_the_continuations_whatever_the_grouping(model, mon
 
 
 def test_capped_generations_have_the_caps_length(model):
-    drawn = lm.sample_lengths(model, ["def f()"], 30, seed=0, cap=3)
+    drawn = lm.sample_lengths(model, ["def f() code:"], 30, seed=0, cap=3)
     assert drawn.capped.any()
     assert (drawn.lengths[drawn.capped] == 3).all()
     assert (drawn.lengths >= 1).all()
 
 
-def test_features_are_means_over_the_prompt_alone(model):
-    signatures = ["def f()", "def much_longer(self, argument)"]
-    found = lm.features(model, signatures)
-    with torch.inference_mode():
-        states = model.model(input_ids=lm.prompt(signatures[1])[None]).last_hidden_state[0]
-    assert np.allclose(found[1], states.mean(0).numpy(), atol=1e-6)
-    assert np.array_equal(found[0], lm.features(model, signatures[:1])[0])
-
-
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda m: lm.sample_lengths(m, [], 2, seed=0), "signatures is empty"),
-        (lambda m: lm.sample_lengths(m, ["def f()"], True, seed=0), "samples=True"),
-        (lambda m: lm.sample_lengths(m, ["def f()"], 2, seed=0, cap=0), "max_new_tokens=0"),
-        (lambda m: lm.features(m, []), "signatures is empty"),
+        (lambda m: lm.sample_lengths(m, [], 2, seed=0), "texts is empty"),
+        (lambda m: lm.sample_lengths(m, ["def f() code:"], True, seed=0), "samples=True"),
+        (lambda m: lm.sample_lengths(m, ["def f() code:"], 2, seed=0, cap=0), "max_new_tokens=0"),
+        (lambda m: lm.prompt("def f()"), "must end in a kind"),
         (lambda m: lm.stream([], seed=0), "pairs is empty"),
     ],
 )

@@ -2,8 +2,8 @@
 
 The paper is Li and Maddison, Predicting Large Model Test Losses with a Noisy Quadratic System (ICML 2026, arXiv
 2605.09154). `theta` holds the seven fitted numbers, `law` the expected loss that they imply, `quadrature` the nodes
-that make it cheap, `fitting` the least-squares fit, `regressors` a scikit-learn regressor around both and `intervals`
-its prediction intervals.
+that make it cheap. `fitting` is the least-squares fit, on top of `model` and `problem`; `regressors` puts a
+scikit-learn regressor around it and `intervals` its prediction intervals.
 
 Beside them: `chinchilla` is the law that the paper compares with, `measurements` loads the paper's runs, `comparison`
 scores predictions, `planning` chooses configurations under limits, `fresh` trains the chapter's own small models.

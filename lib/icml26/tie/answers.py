@@ -1,7 +1,7 @@
 """Prompts with repeated answers of one model, and what the model's own hidden states say of each prompt.
 
 What a predictor of output lengths learns from and is tested on: lengths of several generations of each prompt, and
-features of the prompt, the mean of the model's last hidden states (TRAIL, Shahout et al., arXiv 2410.01035). The model
+features of the prompt, from the model's last hidden states (TRAIL, Shahout et al., arXiv 2410.01035). The model
 is the small one of docstrings (`docstring_answers`), or any causal language model of `transformers` with prompts of
 one's own (`model_answers`), as the paper has it (TIE, Zheng et al., arXiv 2604.00499, Section 3: 20 generations of
 each of 45,000 prompts). Sampling is `icml26.generation`'s, predicting `icml26.tie.predictors`'.
@@ -20,7 +20,7 @@ from icml26.errors import InputError
 from icml26.tie import docstring_lm
 from icml26.tie.docstrings import Pair
 
-__all__ = ["Answers", "docstring_answers", "encode", "model_answers", "prompts"]
+__all__ = ["Answers", "docstring_answers", "encode", "model_answers", "prompt_features", "prompts"]
 
 
 class Answers(NamedTuple):
@@ -33,7 +33,7 @@ class Answers(NamedTuple):
     prompt_tokens : int array, shape (prompts,)
         Tokens of each prompt.
     features : float array, shape (prompts, width)
-        Mean of the model's last hidden states over the prompt.
+        Of `prompt_features`.
     lengths : int array, shape (prompts, samples)
         Tokens of each answer, the end token included; one at the cap was cut short.
     cap : int
@@ -91,14 +91,14 @@ def docstring_answers(
     cap: int = docstring_lm.CAP,
     progress: Callable[[int, int], None] | None = None,
 ) -> Answers:
-    """Let the model of docstrings write a summary under each signature, several times.
+    """Let the model of docstrings answer each prompt several times.
 
     Parameters
     ----------
     model : transformers.LlamaForCausalLM
         Of `icml26.tie.docstring_lm.train`.
     pairs : sequence of Pair
-        Whose signatures are the prompts.
+        With the prompts.
     samples, seed, cap, progress
         As in `icml26.tie.docstring_lm.sample_lengths`.
 
@@ -116,13 +116,19 @@ def docstring_answers(
     --------
     >>> from icml26 import training
     >>> model = training.build(docstring_lm.MODEL, seed=0)
-    >>> docstring_answers(model, [Pair("a.py", "def f()", "One.")], 3, seed=0, cap=4).lengths.shape
+    >>> docstring_answers(model, [Pair("a.py", "def f() code:", "pass")], 3, seed=0, cap=4).lengths.shape
     (1, 3)
     """
-    signatures = [pair.signature for pair in pairs]
-    drawn = docstring_lm.sample_lengths(model, signatures, samples, seed=seed, cap=cap, progress=progress)
-    count = np.array([len(docstring_lm.prompt(signature)) for signature in signatures])
-    return Answers(tuple(signatures), count, docstring_lm.features(model, signatures), drawn.lengths, cap)
+    texts = [pair.prompt for pair in pairs]
+    drawn = docstring_lm.sample_lengths(model, texts, samples, seed=seed, cap=cap, progress=progress)
+    count = np.array([len(docstring_lm.prompt(text)) for text in texts])
+    return Answers(
+        tuple(texts),
+        count,
+        np.stack([prompt_features(model, docstring_lm.prompt(text)) for text in texts]),
+        drawn.lengths,
+        cap,
+    )
 
 
 def model_answers(
@@ -180,7 +186,7 @@ def model_answers(
             model, [ids], samples=samples, max_new_tokens=cap, end=tokenizer.eos_token_id, generator=generator
         )
         lengths.append(drawn.lengths[0].numpy())
-        features.append(_mean_state(model, ids))
+        features.append(prompt_features(model, ids))
         if progress:
             progress(index + 1, len(texts))
     count = np.array([len(ids) for ids in encoded])
@@ -216,6 +222,29 @@ def encode(tokenizer: Any, text: str) -> Int64[Tensor, " tokens"]:
 
 
 @torch.inference_mode()
-def _mean_state(model: Any, ids: Int64[Tensor, " tokens"]) -> Float[np.ndarray, " width"]:
-    states = model.base_model(input_ids=ids[None].to(model.device)).last_hidden_state
-    return states[0].mean(0).double().cpu().numpy()
+def prompt_features(model: Any, ids: Int64[Tensor, " tokens"]) -> Float[np.ndarray, " features"]:
+    """What the model makes of a prompt: the mean of its last hidden states, and the last of them.
+
+    TIE's predictor joins the mean with the first state and the maximum of an encoder that looks both ways; of a causal
+    model it is the last state that has seen the whole prompt.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        Causal language model.
+    ids : Tensor, shape (tokens,)
+        The prompt.
+
+    Returns
+    -------
+    array, shape (2 * width,)
+
+    Examples
+    --------
+    >>> from icml26 import models
+    >>> model, tokenizer = models.load_lm("tiny-random-llama")
+    >>> prompt_features(model, encode(tokenizer, "Why?")).shape == (2 * model.config.hidden_size,)
+    True
+    """
+    states = model.base_model(input_ids=ids[None].to(model.device)).last_hidden_state[0]
+    return torch.cat([states.mean(0), states[-1]]).double().cpu().numpy()

@@ -24,8 +24,8 @@ class Collection:
     Parameters
     ----------
     language_model : str
-        "docstrings" to train the small model and ask it for docstrings, else a model as `icml26.models.load_lm` takes
-        it.
+        "docstrings" to train the small model and ask it about definitions, else a model as `icml26.models.load_lm`
+        takes it.
     prompt_texts : str
         Prompts for such a model, as `icml26.tie.answers.prompts` takes them; the model of docstrings has its own.
     training_steps : int
@@ -113,9 +113,8 @@ def collect(config: Collection, progress: Callable[[str, int, int], None] | None
         asked = [
             docstrings.choose(part, count, config.seed) for part, (count, _) in zip(parts[1:], wanted, strict=True)
         ]
-        about = (
-            f"{len(pairs):,} docstrings (digest {docstrings.digest(pairs)[:12]}), {model.num_parameters():,} parameters"
-        )
+        text = f"{len(pairs):,} prompts and answers (digest {docstrings.digest(pairs)[:12]})"
+        about = f"{text}, {model.num_parameters():,} parameters, {steps} steps"
 
         def answer(texts, samples, seed, tell):
             return answers.docstring_answers(model, texts, samples, seed=seed, cap=config.cap, progress=tell)

@@ -1,10 +1,9 @@
-"""A byte-level language model of signatures and their summaries, lengths that it draws, and what it sees in prompts.
+"""A byte-level language model of prompts about source code and their answers, and lengths that it draws.
 
 The tiny stand-in for the 8B model whose output lengths TIE (Zheng et al., arXiv 2604.00499) predicts. It is a Llama of
-two blocks, trained on every byte of ``signature, line break, summary, end token`` in random order (the loss counts
-signatures too). A generation starts from the end token and a signature and stops at the next end token, so that its
-length is the model's own choice. A prompt's features are the mean of its last hidden states, as in TRAIL (Shahout et
-al., arXiv 2410.01035). The text is `icml26.tie.docstrings`', the loop `icml26.training`'s, the sampling
+two narrow blocks, trained on every token of ``signature, kind, answer, end`` in random order (the loss counts prompts
+too). A generation starts from the end token and a prompt and stops at the next end token, so that its length is the
+model's own choice. The text is `icml26.tie.docstrings`', the loop `icml26.training`'s, the sampling
 `icml26.generation`'s.
 """
 
@@ -14,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from icml26 import generation, training
 from icml26.errors import InputError
-from icml26.tie.docstrings import Pair
+from icml26.tie.docstrings import KINDS, Pair
 
 __all__ = [
     "CAP",
@@ -27,7 +26,6 @@ __all__ = [
     "MODEL",
     "TRAINING",
     "Sampled",
-    "features",
     "prompt",
     "recipe",
     "sample_lengths",
@@ -36,25 +34,26 @@ __all__ = [
     "train",
 ]
 
-END = 256  # the token after every summary; tokens below it are bytes
+END = 256  # the token after every answer; tokens below it are bytes
 CAP = 256  # bytes of a generation, the end token included
 MODEL = {
     "model_type": "llama",
-    "vocab_size": 257,
-    "hidden_size": 128,
-    "intermediate_size": 256,
+    "vocab_size": 257 + len(KINDS),  # a token for each kind of question
+    "hidden_size": 64,
+    "intermediate_size": 128,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
-    "initializer_range": 0.08,  # near 1/sqrt(128): with the usual 0.02 so narrow a model starts slowly
+    "initializer_range": 0.08,  # with the usual 0.02 so narrow a model starts slowly
     "bos_token_id": None,
     "eos_token_id": None,
     "pad_token_id": None,
 }
 # The window holds the longest prompt and the longest generation, so that no position is new when sampling.
-TRAINING = training.TrainingConfig(steps=800, batch_size=2, window=352, learning_rate=4e-3, warmup=20)
+TRAINING = training.TrainingConfig(steps=1000, batch_size=4, window=352, learning_rate=6e-3, warmup=20)
+LONGEST_ANSWER = 300  # bytes of an answer that are trained on: more than a generation may have
 _ROWS = 500  # generations at a time: more of them no longer help a processor's caches
 
 
@@ -98,24 +97,34 @@ def recipe(text: str, config: training.TrainingConfig = TRAINING, seed: int = 0)
     return {"model": MODEL, "text": text, "training": asdict(config) | {"betas": list(config.betas)}, "seed": seed}
 
 
-def prompt(signature: str) -> Int64[Tensor, " tokens"]:
-    """Return a signature's tokens as a generation starts from them: end token, bytes, line break.
+def prompt(text: str) -> Int64[Tensor, " tokens"]:
+    """Return a prompt's tokens as a generation starts from them: end token, bytes of the signature, kind of question.
+
+    The kind is one token, since so small a model is slow to learn to read.
 
     Parameters
     ----------
-    signature : str
-        One line.
+    text : str
+        As in `Pair`.
 
     Returns
     -------
     int64 tensor, tokens
 
+    Raises
+    ------
+    InputError
+        If the text ends in no kind.
+
     Examples
     --------
-    >>> prompt("a")
-    tensor([256,  97,  10])
+    >>> prompt("a file:"), prompt("a code:")
+    (tensor([256,  97, 257]), tensor([256,  97, 261]))
     """
-    return torch.tensor([END, *signature.encode(), ord("\n")])
+    signature, _, kind = text.rpartition(" ")
+    if kind.rstrip(":") not in KINDS:
+        raise InputError(f"prompt {text!r} must end in a kind of question and a colon: {', '.join(KINDS)}")
+    return torch.tensor([END, *signature.encode(), END + 1 + KINDS.index(kind.rstrip(":"))])
 
 
 def text(tokens: Int64[Tensor, " tokens"]) -> str:
@@ -129,7 +138,7 @@ def text(tokens: Int64[Tensor, " tokens"]) -> str:
     Returns
     -------
     str
-        Bytes that are no UTF-8 are replaced.
+        Bytes that are no UTF-8 are replaced, tokens of kinds left out.
 
     Examples
     --------
@@ -137,7 +146,8 @@ def text(tokens: Int64[Tensor, " tokens"]) -> str:
     'Hi'
     """
     found = tokens.tolist()
-    return bytes(found[: found.index(END)] if END in found else found).decode(errors="replace")
+    drawn = found[: found.index(END)] if END in found else found
+    return bytes(token for token in drawn if token < END).decode(errors="replace")
 
 
 def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
@@ -153,7 +163,7 @@ def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
     Returns
     -------
     int64 tensor, tokens
-        An end token first, and after every summary.
+        An end token first, and after every answer.
 
     Raises
     ------
@@ -162,14 +172,15 @@ def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
 
     Examples
     --------
-    >>> stream([Pair("a.py", "a", "b")], seed=0)
-    tensor([256,  97,  10,  98, 256])
+    >>> stream([Pair("a.py", "a file:", "b")], seed=0)
+    tensor([256,  97, 257,  98, 256])
     """
     if not len(pairs):
-        raise InputError("pairs is empty; give pairs of a signature and a summary to train on")
+        raise InputError("pairs is empty; give pairs of a prompt and an answer to train on")
     tokens = [END]
     for index in np.random.default_rng(seed).permutation(len(pairs)):
-        tokens += [*f"{pairs[index].signature}\n{pairs[index].summary}".encode(), END]
+        pair = pairs[index]
+        tokens += [*prompt(pair.prompt)[1:].tolist(), *pair.answer.encode()[:LONGEST_ANSWER], END]
     return torch.tensor(tokens)
 
 
@@ -180,7 +191,7 @@ def train(
     seed: int,
     progress: Callable[[int, float], None] | None = None,
 ) -> Any:
-    """Train the model: 50 s on one thread with the default configuration.
+    """Train the model: 40 s on one thread with the default configuration.
 
     Parameters
     ----------
@@ -206,8 +217,8 @@ def train(
     Examples
     --------
     >>> config = training.TrainingConfig(steps=1, batch_size=1, window=16)
-    >>> train([Pair("a.py", "def f()", "Return one.")], config, seed=0).num_parameters()
-    328448
+    >>> train([Pair("a.py", "def f() code:", "return 1")], config, seed=0).num_parameters()
+    90816
     """
     model = training.build(MODEL, seed)
     training.train(model, stream(pairs, seed), config, seed=seed, progress=progress)
@@ -216,7 +227,7 @@ def train(
 
 def sample_lengths(
     model: Any,
-    signatures: Sequence[str],
+    texts: Sequence[str],
     samples: int,
     *,
     seed: int,
@@ -231,7 +242,7 @@ def sample_lengths(
     ----------
     model : transformers.LlamaForCausalLM
         Of `train`.
-    signatures, samples : sequence of str, int
+    texts, samples : sequence of str, int
         The prompts, and the generations of each.
     seed : int
         Of the generations.
@@ -253,14 +264,14 @@ def sample_lengths(
     Examples
     --------
     >>> model = training.build(MODEL, seed=0)
-    >>> sample_lengths(model, ["def f()", "def g()"], 3, seed=0, cap=4).lengths.shape
+    >>> sample_lengths(model, ["def f() code:", "def g() file:"], 3, seed=0, cap=4).lengths.shape
     (2, 3)
     """
-    if not len(signatures):
-        raise InputError("signatures is empty; give at least one prompt")
+    if not len(texts):
+        raise InputError("texts is empty; give at least one prompt")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise InputError(f"samples={samples!r} must be an integer of at least 1")
-    prompts = [prompt(signature) for signature in signatures]
+    prompts = [prompt(text) for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))  # like lengths together: little padding
     generator = torch.Generator().manual_seed(seed)
     lengths = np.empty((len(prompts), samples), dtype=np.int64)
@@ -275,34 +286,3 @@ def sample_lengths(
         if progress:
             progress(start + len(rows), len(order))
     return Sampled(lengths, capped)
-
-
-@torch.inference_mode()
-def features(model: Any, signatures: Sequence[str]) -> Float[np.ndarray, "prompts width"]:
-    """Mean of the model's last hidden states over each prompt's tokens.
-
-    Parameters
-    ----------
-    model : transformers.LlamaForCausalLM
-        Of `train`.
-    signatures : sequence of str
-        The prompts.
-
-    Returns
-    -------
-    float64 array, shape (prompts, width)
-
-    Raises
-    ------
-    InputError
-        If there is no prompt.
-
-    Examples
-    --------
-    >>> features(training.build(MODEL, seed=0), ["def f()", "def longer_name()"]).shape
-    (2, 128)
-    """
-    if not len(signatures):
-        raise InputError("signatures is empty; give at least one prompt")
-    found = [model.model(input_ids=prompt(signature)[None]).last_hidden_state[0].mean(0) for signature in signatures]
-    return torch.stack(found).double().numpy()

@@ -1,15 +1,18 @@
-"""Real text whose lengths nobody chose: signatures and the summaries written under them, and a small model of both.
+"""Real text whose lengths nobody chose: what programmers write about a function, asked for in five ways.
 
 Lengths of generations that TIE (Zheng et al., arXiv 2604.00499, Section 3) schedules by must not be drawn from the law
 under test. Here they are decided by an end token that a language model samples, and the model has learnt it from the
-documentation of Python's standard library, NumPy and SciPy: a signature is the prompt, the docstring's first paragraph
-the answer. Source files are parsed, never imported. The text is what is installed, so that another version of Python,
-NumPy or SciPy gives other numbers; `digest` tells. Sampling is `icml26.generation`'s, the training loop
-`icml26.training`'s, what lengths are used for `icml26.tie.predictors`' and the chapter's.
+source files of Python's standard library, NumPy and SciPy. A prompt names a definition by its signature and asks for
+the file it is in, its first line of code, the first paragraph of its docstring, the whole docstring, or its code. (By
+itself a signature hardly tells how long its docstring is; like a server's users, these ask for unlike things.)
+
+Source files are parsed, never imported. The text is what is installed, so that another version of Python, NumPy or
+SciPy gives other numbers; `digest` tells. The model is `icml26.tie.docstring_lm`'s.
 """
 
 import ast
 import hashlib
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
@@ -21,34 +24,35 @@ import numpy as np
 
 from icml26.errors import InputError
 
-__all__ = ["PACKAGES", "Pair", "Splits", "choose", "digest", "pairs", "split"]
+__all__ = ["KINDS", "PACKAGES", "Pair", "Splits", "choose", "digest", "pairs", "split"]
 
 PACKAGES = ("python", "numpy", "scipy")
 NOT_DOCUMENTATION = {"site-packages", "dist-packages", "test", "tests", "idle_test"}  # folders
-LONGEST_SIGNATURE = 94  # bytes; the prompt has an end token before it and a line break after it
+KINDS = ("file", "line", "summary", "docstring", "code")  # what a prompt asks for
+LONGEST_PROMPT = 94  # bytes; an end token comes before it and a line break after it
 SHARES = (85, 95)  # percent of the files: up to here for the model, up to there for predictors, the others for tests
 
 
 class Pair(NamedTuple):
-    """A signature and its summary.
+    """A prompt and what the source has in answer to it.
 
     Attributes
     ----------
     file : str
         Package and path inside it.
-    signature : str
-        ``def name(arguments)`` or ``class Name(bases)``, one line.
-    summary : str
-        First paragraph of the docstring, unless whole docstrings were asked for.
+    prompt : str
+        A signature and one of `KINDS`, such as ``def name(arguments) summary:`` or ``class Name(bases) file:``.
+    answer : str
+        Not empty.
     """
 
     file: str
-    signature: str
-    summary: str
+    prompt: str
+    answer: str
 
 
 class Splits(NamedTuple):
-    """Pairs in three parts that share no file, no summary and no signature.
+    """Pairs in three parts that share no file, no prompt and no answer.
 
     Attributes
     ----------
@@ -65,18 +69,16 @@ class Splits(NamedTuple):
     test: list[Pair]
 
 
-def pairs(packages: Sequence[str] = PACKAGES, *, whole: bool = False) -> list[Pair]:
-    """Collect all documented functions, methods and classes of packages, in the order of their paths and lines.
+def pairs(packages: Sequence[str] = PACKAGES) -> list[Pair]:
+    """Ask one thing about each documented function, method and class of packages, in the order of paths and lines.
 
-    Files that this Python cannot parse, tests, longer signatures than 94 bytes, and what repeats an earlier signature
-    and summary are left out.
+    What is asked is decided by a hash of the path and the signature. Files that this Python cannot parse, tests,
+    prompts longer than 94 bytes, and repeated pairs are left out.
 
     Parameters
     ----------
     packages : sequence of str
         "python" (the standard library) or names of installed packages.
-    whole : bool
-        Take whole docstrings instead: 40 % of them are longer than 256 bytes, of the first paragraphs 2 %.
 
     Returns
     -------
@@ -90,8 +92,8 @@ def pairs(packages: Sequence[str] = PACKAGES, *, whole: bool = False) -> list[Pa
 
     Examples
     --------
-    >>> next(pair.summary for pair in pairs(["json"]) if pair.signature == "class JSONDecoder")
-    'Simple JSON <https://json.org> decoder'
+    >>> {pair.prompt.split()[-1] for pair in pairs(["json"])} <= {f"{kind}:" for kind in KINDS}
+    True
     """
     found = {}
     for package in packages:
@@ -99,16 +101,17 @@ def pairs(packages: Sequence[str] = PACKAGES, *, whole: bool = False) -> list[Pa
         for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).parts):
             inside = path.relative_to(root)
             if not NOT_DOCUMENTATION.intersection(inside.parts):
-                for signature, summary in _documented(path, whole):
-                    found.setdefault((signature, summary), f"{package}/{inside.as_posix()}")
+                file = f"{package}/{inside.as_posix()}"
+                for prompt, answer in _asked(path, file):
+                    found.setdefault((prompt, answer), file)
     return [Pair(file, *text) for text, file in found.items()]
 
 
 def split(found: Iterable[Pair]) -> Splits:
     """Split pairs by a hash of their files, so that what is written alike in one file stays together.
 
-    85 % of the files are the model's, 10 % the predictors', 5 % the test's. A pair is left out if its signature or its
-    summary is in an earlier part too, and so is a prompt of the last two parts that is there already.
+    85 % of the files are the model's, 10 % the predictors', 5 % the test's. A pair is left out if its prompt or its
+    answer is in an earlier part too, and so is a prompt of the last two parts that is there already.
 
     Parameters
     ----------
@@ -127,14 +130,14 @@ def split(found: Iterable[Pair]) -> Splits:
     ([True, True, True], 1000)
     """
     parts = Splits([], [], [])
-    signatures, summaries = {}, {}  # of which part
+    prompts, answers = {}, {}  # of which part
     ordered = sorted(((_part(pair.file), pair) for pair in found), key=lambda item: item[0])
     for part, pair in ordered:
-        repeated = part > 0 and pair.signature in signatures
-        if repeated or summaries.get(pair.summary, part) != part:
+        repeated = part > 0 and pair.prompt in prompts
+        if repeated or answers.get(pair.answer, part) != part:
             continue
-        signatures.setdefault(pair.signature, part)
-        summaries.setdefault(pair.summary, part)
+        prompts.setdefault(pair.prompt, part)
+        answers.setdefault(pair.answer, part)
         parts[part].append(pair)
     return parts
 
@@ -186,7 +189,7 @@ def choose(part: Sequence[Pair], count: int, seed: int) -> list[Pair]:
 
     Examples
     --------
-    >>> choose([Pair("a.py", "def f()", "One.")], 1, seed=0)[0].signature
+    >>> choose([Pair("a.py", "def f()", "One.")], 1, seed=0)[0].prompt
     'def f()'
     """
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(part):
@@ -204,24 +207,35 @@ def _folder(package: str) -> Path:
 
 
 def _part(file: str) -> int:
-    percent = int.from_bytes(hashlib.sha256(file.encode()).digest()[:8]) % 100
+    percent = _hash(file) % 100
     return sum(percent >= share for share in SHARES)
 
 
-def _documented(path: Path, whole: bool) -> Iterator[tuple[str, str]]:
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def _asked(path: Path, file: str) -> Iterator[tuple[str, str]]:
+    source = path.read_bytes()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes that are not valid, in other people's strings
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(source)
     except SyntaxError:
         return
+    lines = source.decode(errors="replace").splitlines()
     for node in _definitions(tree):
-        docstring = ast.get_docstring(node) or ""
-        summary = docstring if whole else docstring.split("\n\n")[0].rstrip()
-        if summary:
-            signature = _signature(node)
-            if len(signature.encode()) <= LONGEST_SIGNATURE:
-                yield signature, summary
+        docstring = ast.get_docstring(node)
+        if not docstring:
+            continue
+        signature = _signature(node)
+        code = textwrap.dedent("\n".join(lines[node.body[0].end_lineno : node.end_lineno])).strip()
+        summary = docstring.split("\n\n")[0].rstrip()
+        answers = (file, code.split("\n")[0], summary, docstring.rstrip(), code)
+        chosen = _hash(f"{file} {signature}") % len(KINDS)
+        prompt = f"{signature} {KINDS[chosen]}:"
+        if answers[chosen] and len(prompt.encode()) <= LONGEST_PROMPT:
+            yield prompt, answers[chosen]
 
 
 def _definitions(node: ast.AST) -> Iterator[ast.AST]:

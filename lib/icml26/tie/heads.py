@@ -56,7 +56,7 @@ class PredictorConfig:
 
     width: int = 64
     dropout: float = 0.2
-    epochs: int = 60
+    epochs: int = 40
     batch: int = 32
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     weight_decays: tuple[float, ...] = (0.01, 1.0)
