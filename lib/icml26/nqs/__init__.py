@@ -6,7 +6,8 @@ that make it cheap. `fitting` is the least-squares fit, on top of `model` and `p
 scikit-learn regressor around it and `intervals` its prediction intervals.
 
 Beside them: `chinchilla` is the law that the paper compares with, `measurements` loads the paper's runs, `comparison`
-scores predictions, `planning` chooses configurations under limits, `fresh` trains the chapter's own small models.
+scores predictions, `planning` chooses configurations under limits, `fresh`, `fresh_lm` and `fresh_corner` train the
+chapter's own small models and split them by cost.
 """
 
 from importlib import import_module

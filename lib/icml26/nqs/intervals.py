@@ -1,10 +1,10 @@
 """Prediction intervals of fitted loss laws by the residual bootstrap on ln loss.
 
-The paper gives no uncertainty. Errors of a law are taken as multiplicative and exchangeable between runs: losses are
-drawn anew as fitted values times exp(a residual), the law is refitted to each draw (`resampled_fits`), and every
-prediction of every refit is again multiplied by every residual (`prediction_interval`). So an interval holds the
-uncertainty of the parameters and the scatter of single runs, but not that the law itself may bend outside the runs.
-How a law is fitted and what it predicts is for its regressor.
+The paper (NQS, Li and Maddison, arXiv 2605.09154) gives no uncertainty, as far as we know. Errors of a law are taken as
+multiplicative and exchangeable between runs: losses are drawn anew as fitted values times exp(a residual), the law is
+refitted to each draw (`resampled_fits`), and every prediction of every refit is again multiplied by every residual
+(`prediction_interval`). So an interval holds the uncertainty of the parameters and the scatter of single runs, but not
+that the law itself may bend outside the runs. How a law is fitted and what it predicts is for its regressor.
 """
 
 from collections.abc import Callable

@@ -88,16 +88,63 @@ class Problem:
 
 
 def variable(name: str, value: float | None) -> float:
+    """Return a parameter as the search has it: P, Q and R by their logarithms.
+
+    Parameters
+    ----------
+    name : str
+        One of p, q, P, Q, e_irr, R, r.
+    value : float or None
+        Its value; None stands for an unknown name.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+    """
     if value is None:
         raise InputError(f"fixed names {name!r}; the parameters are {', '.join(NAMES)}")
     return float(np.log(value)) if name in "PQR" else value
 
 
 def to_theta(values: np.ndarray) -> Theta:
+    """Return the parameters of a point of the search; the inverse of `variable` for all seven.
+
+    Parameters
+    ----------
+    values : array, shape (7,)
+        In the order p, q, P, Q, e_irr, R, r.
+
+    Returns
+    -------
+    Theta
+    """
     return Theta(**{n: float(np.exp(v) if n in "PQR" else v) for n, v in zip(NAMES, values, strict=True)})
 
 
 def checked_runs(X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return runs and losses as float arrays, or say what is wrong with them.
+
+    Parameters
+    ----------
+    X : array-like, shape (runs, 3)
+        Parameters N, batch size B and steps K.
+    y : array-like, shape (runs,)
+        Losses in nats per token, positive.
+
+    Returns
+    -------
+    X, y : float arrays
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit together or a value is out of range.
+    """
     X, y = (np.asarray(values) for values in (X, y))
     if X.ndim != 2 or X.shape[1] != 3 or X.dtype.kind not in "iuf":
         raise InputError(f"X has shape {X.shape} of {X.dtype}; give numbers in three columns N, B and K")

@@ -5,8 +5,10 @@ The paper is TIE (Zheng et al., ICML 2026, arXiv 2604.00499). `laws` has the law
 the waiting queue. Beside them: `fit_tests` asks which family fits, `theory` has the closed forms; `quadrature`,
 `fitting` and `families` do the arithmetic, `checks` the complaints.
 
-The chapter's experiments: `populations`, `scenarios`, `regimes` and `serving_study` compare policies on the simulator
-`icml26.serving`, `official` repeats the official code's estimates, and `vllm_priority` hands the scores to vLLM.
+The chapter's experiments: `docstrings`, `docstring_lm`, `answers`, `collection`, `lengths` and `smollm2` are where
+lengths come from; `heads` and `predictors` learn them; `populations`, `scenarios`, `regimes`, `predicted`, `recorded`
+and `serving_study` compare policies on the simulator `icml26.serving`; `official` repeats the official code's
+estimates. `vllm_priority` hands scores to vLLM.
 """
 
 from icml26.tie.laws import LogNormalLaw, LogTLaw, fit_laws

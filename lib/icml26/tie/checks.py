@@ -1,7 +1,7 @@
 """What the arguments of the laws and their fits must be; each check returns the argument as it is used.
 
-Every check raises `InputError` with one line that names the argument, its value and the remedy. Which checks apply to
-what is the business of the modules that read arguments.
+They serve the modules of TIE (Zheng et al., arXiv 2604.00499). Every check raises `InputError` with one line that names
+the argument, its value and the remedy. Which checks apply to what is the business of the modules that read arguments.
 """
 
 import numpy as np

@@ -1,5 +1,6 @@
 """The chapter's two sets of prompts with answers: one to learn predictors from, one to serve.
 
+The paper (TIE, Zheng et al., arXiv 2604.00499) has 45,000 prompts of LMSYS-Chat-1M with 20 answers each to learn from.
 `collect` trains the model of docstrings and lets it answer, or lets a model of `transformers` answer prompts of one's
 own, so that the same cells run at both scales. No prompt is in both sets; of docstrings they come from different files.
 """

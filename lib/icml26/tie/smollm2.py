@@ -1,5 +1,6 @@
 """How the committed lengths of SmolLM2's answers were made: every prompt answered a hundred times.
 
+They stand in for the 1,000 prompts of TIE's motivation (Zheng et al., arXiv 2604.00499, Section 3).
 ``python -m icml26.tie.smollm2`` writes `lengths_smollm2.json` anew (an hour on one thread; it resumes). Prompts are
 requests as people type them into a chat, written for this file. Each is put into the model's chat format; answers are
 sampled at temperature 1 from the whole distribution, and a length counts the end token. Reading the file is left to

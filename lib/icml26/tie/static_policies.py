@@ -169,6 +169,24 @@ class FixedBeta(_Static):
 
 
 def as_scores(name: str, values: ArrayLike) -> list[float]:
+    """Return one finite score a request as plain numbers, or say what is wrong with them.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for the message.
+    values : array-like, shape (requests,)
+        Scores.
+
+    Returns
+    -------
+    list of float
+
+    Raises
+    ------
+    InputError
+        If they are no such numbers.
+    """
     try:
         scores = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
@@ -184,6 +202,26 @@ def as_scores(name: str, values: ArrayLike) -> list[float]:
 
 
 def of_law(law: Any, method: str, *arguments: Any) -> Float[np.ndarray, " requests"]:
+    """Return what a method of a law gives, or say that it is no law.
+
+    Parameters
+    ----------
+    law
+        Such as `LogTLaw`.
+    method : str
+        Its name.
+    *arguments
+        Passed on.
+
+    Returns
+    -------
+    array, shape (requests,)
+
+    Raises
+    ------
+    InputError
+        If the law has no such method.
+    """
     if not callable(getattr(law, method, None)):
         raise InputError(f"law is of type {type(law).__name__} without {method}(); give one such as LogTLaw")
     return getattr(law, method)(*arguments)
