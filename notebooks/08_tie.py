@@ -47,9 +47,9 @@ prompt_texts: str = (
     "gsm8k"  # its prompts: gsm8k, a folder or id; else docstrings' [name]
 )
 training_steps: int = 1000  # of the docstring model [steps; 1..100000]
-test_prompts: int = 40  # held-out prompts whose answers are served [prompts; 6..100000]
-test_samples: int = 100  # answers of each [answers; 12..1000]
-training_prompts: int = 100  # prompts that predictors learn from [prompts; 20..100000]
+test_prompts: int = 100  # held-out prompts whose answers are served [prompts; 6..100000]
+test_samples: int = 40  # answers of each [answers; 12..1000]
+training_prompts: int = 200  # prompts that predictors learn from [prompts; 20..100000]
 label_samples: int = 20  # answers of each, for labels [answers; 4..1000]
 cap: int = 256  # longest answer [tokens; 16..32768]
 assistant: bool = True  # also use the kept lengths of SmolLM2's answers [switch]
