@@ -136,7 +136,7 @@ def test_no_method_of_the_ledger_takes_a_rule_or_a_verdict():
         if not name.startswith("_")
     }
     assert taken == {
-        "judge": {"id", "value", "interval", "exact", "note"},
+        "judge": {"id", "value", "interval", "exact", "note", "stand_in"},
         "skip": {"id", "reason", "needs"},
         "verdict": {"id"},
         "paper": {"id"},
@@ -210,6 +210,14 @@ def test_stand_in_data_is_never_the_paper_s_setting(tmp_path, monkeypatch):
     assert settle(tmp_path, SPEED, 4.0, data="stand-in", **at_paper)["verdict"] == "holds in direction"
     monkeypatch.setenv("ICML26_SETTING", "paper")
     assert settle(tmp_path, SPEED, 4.0, data="stand-in", **NEAR)["verdict"] == "holds in direction"
+
+
+def test_a_measurement_of_a_stand_in_for_the_paper_s_system_is_never_at_its_setting(tmp_path, monkeypatch):
+    monkeypatch.setenv("ICML26_SETTING", "paper")
+    row = settle(tmp_path, SPEED, 4.0, stand_in=True, **NEAR)
+    assert (row["verdict"], row["at_paper_setting"]) == ("holds in direction", False)
+    with pytest.raises(InputError, match="stand_in='no' must be True or False"):
+        settle(tmp_path, SPEED, 4.0, stand_in="no", **NEAR)
 
 
 def test_a_contradiction_off_the_paper_s_setting_says_so(tmp_path):

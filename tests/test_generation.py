@@ -102,6 +102,13 @@ def test_progress_reports_every_step_and_the_rows_left(model):
     [
         ({"prompts": []}, "prompts is empty"),
         ({"prompts": [torch.tensor([])]}, r"prompts\[0\] must be a non-empty vector"),
+        ({"prompts": [torch.tensor([True])]}, r"prompts\[0\] must be a non-empty vector of integer"),
+        (
+            {"prompts": [torch.tensor([3]), torch.tensor([3, 10**6])]},
+            r"prompts\[1\] holds 1000000; give token ids",
+        ),
+        ({"prompts": [torch.tensor([-1])]}, r"prompts\[0\] holds -1; give token ids from 0"),
+        ({"generator": 0}, "generator=0 must be a torch.Generator"),
         ({"samples": 0}, "samples=0 must be an integer"),
         ({"max_new_tokens": 2.5}, "max_new_tokens=2.5 must be an integer"),
         ({"end": True}, "end=True must be an integer"),

@@ -89,6 +89,15 @@ def test_intervals_hold_most_new_runs_and_grow_with_the_level(loss):
     assert told[-1] == "20 of 20 refits"
 
 
+def test_options_set_after_the_fit_change_neither_predictions_nor_intervals():
+    X, y = runs(noise=0.02)
+    model = ChinchillaRegressor().fit(X, y)
+    before = model.predict_interval(X, resamples=3)
+    model.set_params(sequence_length=2048, loss="projection", delta=1.0)._resampled.clear()
+    after = model.predict_interval(X, resamples=3)
+    assert np.array_equal(before, after)
+
+
 class AnyColumns(ChinchillaRegressor):
     """All of the regressor but its rule that there are three positive columns, which few of the checks' data keep."""
 
@@ -114,11 +123,16 @@ def test_scikit_learns_checks_fail_only_by_the_rule_for_columns():
     [
         (lambda X, y: ChinchillaRegressor(loss="mse").fit(X, y), "loss='mse'.*'huber' or 'projection'"),
         (lambda X, y: ChinchillaRegressor(delta=0).fit(X, y), "delta=0 must be a positive"),
+        (lambda X, y: ChinchillaRegressor(delta=1e300).fit(X, y), "delta=.* must be a positive"),
         (lambda X, y: ChinchillaRegressor(delta=math.nan).fit(X, y), "delta=nan must be a positive"),
         (lambda X, y: ChinchillaRegressor(sequence_length=True).fit(X, y), "sequence_length=True"),
         (lambda X, y: ChinchillaRegressor().fit(X[:, :2], y), "n_features = 2; give three columns"),
         (lambda X, y: ChinchillaRegressor().fit(-X, y), "N, B and K must be positive"),
         (lambda X, y: ChinchillaRegressor().fit(X, y - 100), "losses must be positive"),
+        (lambda X, y: ChinchillaRegressor().fit(X, y * 1e300), "losses must be positive, 1e-30 to 1e"),
+        (lambda X, y: ChinchillaRegressor().fit(X, y * 1e-300), "losses must be positive"),
+        (lambda X, y: ChinchillaRegressor().fit(X, y).set_params(loss="mse").predict(X), "loss='mse'"),
+        (lambda X, y: ChinchillaRegressor().fit(X, y).predict_interval(X, seed=-1), "seed=-1"),
         (lambda X, y: ChinchillaRegressor().fit(X, y).predict(0 * X), "X has the value 0.0"),
         (lambda X, y: ChinchillaRegressor().fit(X, y).predict_interval(X, 2.0, resamples=2), "level=2.0"),
     ],

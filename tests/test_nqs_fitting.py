@@ -184,7 +184,14 @@ def test_the_initial_norm_is_chosen_by_the_error_of_the_adjusted_form():
         ({"X": X[:, :2]}, r"X has shape \(27, 2\)"),
         ({"X": X.astype(str)}, "X has shape"),
         ({"y": EXACT[:5]}, r"y has shape \(5,\)"),
+        ({"X": [[1, 2], [3]]}, "X or y is ragged"),
         ({"y": -EXACT}, "y=-"),
+        ({"y": EXACT * 1e300}, "y=.*e.300 must be a finite loss above 0, 1e-30 to 1e"),
+        ({"y": EXACT * 1e-300}, "y=.*e-300 must be"),
+        ({"seed": -1}, "seed=-1 must be"),
+        ({"seed": "a"}, "seed='a' must be"),
+        ({"search": {"round": 3}}, "search={'round': 3} must be"),
+        ({"search": {}}, "search={} must be"),
         ({"y": np.where(np.arange(27) == 3, np.nan, EXACT)}, "y=nan must be a finite loss above 0"),
         ({"X": X[:5], "y": EXACT[:5]}, "5 runs; give at least as many as there are free parameters, 7"),
         ({"X": X + np.array([0.5, 0, 0])}, "N=10000.5 in X must be a whole number"),
@@ -198,6 +205,30 @@ def test_an_argument_that_makes_no_sense_is_named(arguments, message):
     with pytest.raises(InputError, match=message) as found:
         fit(**({"X": X, "y": EXACT} | arguments))
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("round", "slices", "agree", "evaluations") for value in (0, 1.5)),
+        *(("delta", value) for value in (0, np.nan, 1e300, "small")),
+        *(("p", value) for value in ((0.9, 2), (1.1,), 1.5, (1.1, "2"), ((1.1,), 2))),
+        *(("q", (2.0, 1.0)), ("q", (0, 1)), ("Q", (0.5, 1.01)), ("r", (0, np.inf))),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused_at_once(name, value):
+    with pytest.raises(InputError, match=f"^{name}="):
+        Search(**{name: value})
+
+
+def test_candidates_that_are_no_list_of_numbers_are_named():
+    for wrong in (1.1, [], ["a"]):
+        with pytest.raises(InputError, match=r"values=.* must be a list of one or more"):
+            profile(X, EXACT, "p", wrong, theta=TRUTH)
+        with pytest.raises(InputError, match=r"values=.* must be a list of one or more"):
+            choose_norm(TRUTH, X, EXACT, wrong)
+    with pytest.raises(InputError, match="theta=None must be"):
+        refit(X, EXACT, None)
 
 
 def test_a_profile_of_an_unknown_or_tied_parameter_is_an_error():

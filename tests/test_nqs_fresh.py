@@ -198,6 +198,14 @@ def test_progress_rises_to_one():
     ("change", "message"),
     [
         ({"widths": (8, 8)}, "widths=.* rising"),
+        ({"widths": 8}, "widths=8 must be a tuple of integers"),
+        ({"widths": (8, "16")}, "widths='16' must be an integer"),
+        ({"widths": (7,)}, "widths=7 must be a multiple of 8"),
+        ({"widths": (8, 12)}, "widths=12 must be a multiple of 8"),
+        ({"seeds": 3}, "seeds=3 must be a tuple of integers"),
+        ({"seeds": ()}, "seeds=.* one or more"),
+        ({"learning_rate": "x"}, "learning_rate='x' must be a positive number"),
+        ({"learning_rate": True}, "learning_rate=True"),
         ({"batches": (0, 2)}, "batches=0 .* at least 1"),
         ({"steps": ()}, "steps=.* one or more"),
         ({"steps": (True,)}, "steps=True"),
@@ -217,9 +225,15 @@ def test_what_cannot_be_trained_is_named():
     with pytest.raises(InputError, match="one pass needs 16: use a longer text"):
         fresh.run_grid(TINY, TEXT[:150], HELD)
     with pytest.raises(InputError, match="width=12 must be a multiple of 8"):
-        fresh.run_grid(replace(TINY, widths=(12,)), TEXT, HELD)
-    with pytest.raises(InputError, match="not finite after 4 steps: lower learning_rate"):
-        fresh.run_grid(replace(TINY, learning_rate=1e38), TEXT, HELD)
+        fresh_lm.initial_weights(12, 64, [0])
+    for rate in (1e6, 1e38):
+        with pytest.raises(InputError, match=r"diverged to a loss of .* after 4 steps: lower learning_rate"):
+            fresh.run_grid(replace(TINY, learning_rate=rate), TEXT, HELD)
+    for texts, told in (((None, HELD), "train_text=None"), ((TEXT, "to be"), "held_out_text='to be'")):
+        with pytest.raises(InputError, match=f"{told} must be text of 13 bytes or more"):
+            fresh.run_grid(TINY, *texts)
+    with pytest.raises(InputError, match="config=None must be a GridConfig"):
+        fresh.run_grid(None, TEXT, HELD)
 
 
 # --- corners and scores ----------------------------------------------------------------------------------------------

@@ -234,6 +234,8 @@ def test_arguments_broadcast_and_scalars_give_scalars():
         ({"K": 1.5}, "K=1.5"),
         ({"N": [1, 2], "K": [1, 2, 3]}, r"shapes \(2,\), \(\), \(3,\)"),
         ({"step": 2.5}, "step=2.5 must be above 0 and below 2/Q = 2.5"),
+        ({"step": [1.0, 1.5]}, r"step=\[1.0, 1.5\] must be one number"),
+        ({"N": [[1, 2], [3]]}, r"N=\[\[1, 2\], \[3\]\] must be a whole"),
         ({"theta": "toy"}, "theta='toy' must be"),
     ],
 )
@@ -243,6 +245,24 @@ def test_an_argument_that_makes_no_sense_is_named(change, message):
         with pytest.raises(InputError, match=message) as found:
             law(arguments["theta"], arguments["N"], arguments["B"], arguments["K"], step=arguments["step"])
         assert "\n" not in str(found.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("change", "laws"),
+    [
+        ({"q": 60.0}, [adjusted_loss]),
+        ({"q": 1000.0}, [adjusted_loss]),
+        ({"r": -1000.0}, [loss, adjusted_loss]),
+        ({"R": 1e308, "r": -9.0}, [loss, adjusted_loss]),
+    ],
+)
+def test_parameters_whose_loss_leaves_floating_point_are_an_error_and_never_no_number(change, laws):
+    theta = Theta(**(json.loads(TOY.to_json()) | change))
+    for law in laws:
+        with pytest.raises(InputError, match=r"Theta\(p=1.5.* has no finite loss in floating point"):
+            law(theta, [1, 1e9], 8, 10_000)
+    assert laws[0] is loss or np.isfinite(loss(theta, [1, 1e9], 8, 10_000)).all()
 
 
 @pytest.mark.parametrize("norm", [0, -1.0, np.nan])
@@ -263,6 +283,7 @@ def test_a_norm_that_makes_no_sense_is_named(norm):
         ({"r": np.nan}, "r=nan must be a finite number"),
         ({"p": "2"}, "p='2'"),
         ({"p": True}, "p=True"),
+        ({"P": 10**400}, "P=inf must be a finite number"),
     ],
 )
 def test_parameters_out_of_range_are_named(change, message):
@@ -277,11 +298,35 @@ def test_parameters_survive_a_file_with_the_official_keys(tmp_path):
     assert list(json.loads(path.read_text())) == ["p", "q", "P", "Q", "e_irr", "R", "r"]
 
 
-@pytest.mark.parametrize("text", ["{", '{"p": 2}', "missing.json", RELEASED.to_json().replace('"r"', '"s"')])
-def test_a_file_that_holds_no_parameters_is_an_error_of_one_line(text):
-    with pytest.raises(InputError) as found:
-        Theta.from_json(text)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{", "are not JSON"),
+        ('{"p": 2}', r"have keys \['p'\]"),
+        ("[1]", "have keys list"),
+        ("missing.json", "'missing.json': No such file"),
+        (RELEASED.to_json().replace('"r"', '"s"'), "have keys"),
+        (RELEASED.to_json().replace("1.11313", "1" * 400), "p=inf must be a finite number"),
+        (RELEASED.to_json().replace("1.11313", "1" * 5000), "are not JSON"),
+        ("a\0b", "null byte"),
+        (None, "source=None must be the path"),
+        (3, "source=3 must be the path"),
+        (b"{}", "source=b'{}' must be the path"),
+    ],
+)
+def test_a_source_that_holds_no_parameters_is_an_error_of_one_line(source, message):
+    with pytest.raises(InputError, match=message) as found:
+        Theta.from_json(source)
     assert "\n" not in str(found.value)
+
+
+def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
+    (tmp_path / "latin.json").write_bytes("{é}".encode("latin-1"))
+    for path, message in ((tmp_path / "latin.json", "latin.json.*utf-8"), (tmp_path, "directory")):
+        with pytest.raises(InputError, match=message):
+            Theta.from_json(path)
+    with pytest.raises(InputError, match="cannot be written"):
+        RELEASED.to_json(tmp_path)
 
 
 # Mean Huber loss (delta 1e-3) of the errors of ln loss, times 1e5, of the released parameters, from the official code.

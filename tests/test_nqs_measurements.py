@@ -29,9 +29,8 @@ def read(*lines, head=HEAD, end="\r\n"):
     return measurements.read(io.BytesIO((end.join([head, *lines]) + end).encode()))
 
 
-def test_both_labels_of_one_isotoken_budget_become_one_and_line_ends_do_not_matter():
+def test_line_ends_do_not_matter():
     found = read(*LINES)
-    assert set(found[found["plane"] == "isotoken"]["C"]) == {9.2, 940.0}
     pd.testing.assert_frame_equal(found, read(*LINES, end="\n"))
     assert list(found.columns) == ["N", "B", "K", "C", "loss", "split", "plane", "filtered"]
 
@@ -43,10 +42,14 @@ def test_an_empty_filtered_is_false_and_the_column_is_boolean():
     assert not read(*LINES[4:])["filtered"].any(), "a column without any word"
 
 
-def test_a_file_on_disk_is_read_alike(tmp_path):
+def test_a_file_on_disk_is_read_alike_and_both_labels_of_one_released_budget_become_one(tmp_path, monkeypatch):
     file = tmp_path / "runs.csv"
     file.write_text("\n".join([HEAD, *LINES]))
-    pd.testing.assert_frame_equal(measurements.read(file), read(*LINES))
+    own = measurements.read(file)
+    pd.testing.assert_frame_equal(own, read(*LINES))
+    monkeypatch.setattr(data, "path", lambda name: file)
+    for frame, budgets in ((own, {9.2, 940.0, 950.0}), (measurements.load(), {9.2, 940.0})):
+        assert set(frame[frame["plane"] == "isotoken"]["C"]) == budgets
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,9 @@ def test_a_file_on_disk_is_read_alike(tmp_path):
         ("1000000,64,100,59000000,-4,train,isoflop,False", "row 2: loss is -4"),
         ("0,64,100,59000000,4,train,isoflop,False", "row 2: N is 0"),
         ("1000000,64.5,100,59000000,4,train,isoflop,False", "row 2: B is 64.5; it must be a whole number"),
+        ("1e19,64,100,59000000,4,train,isoflop,False", r"N is 1e\+19; it must be a whole number of at most 2\^53"),
+        ("1000000,1e300,100,59000000,4,train,isoflop,False", "row 2: B is 1e"),
+        ("1000000,64,9007199254740994,59000000,4,train,isoflop,False", "row 2: K is 9007199254740994"),
         ("1000000,64,many,59000000,4,train,isoflop,False", "row 2: K is many"),
         ("1000000,64,100,59000000,4,valid,isoflop,False", "row 2: split is valid; it must be train or test"),
         ("1000000,64,100,59000000,4,train,other,False", "row 2: type is other; it must be isoflop or isotoken"),
@@ -75,6 +81,17 @@ def test_a_file_that_is_no_such_table_is_refused():
         read("1,2,3,4.5,train,isoflop", head="N,B,K,loss,split,type")
     with pytest.raises(InputError, match="the file is not a table"):
         measurements.read(io.BytesIO(b""))
+    with pytest.raises(InputError, match="the file has no rows"):
+        read()
+    with pytest.raises(InputError, match="the file has the columns N twice"):
+        read(LINES[0] + ",7", head=HEAD + ",N")
+
+
+@pytest.mark.parametrize("name", ["missing.csv", ".", "a\0b", None])
+def test_a_path_that_leads_to_no_file_is_refused_in_one_line(name, tmp_path):
+    with pytest.raises(InputError, match="give a CSV with the columns N, B") as error:
+        measurements.read(name and str(tmp_path / name))
+    assert "\n" not in str(error.value)
 
 
 def test_compute_is_six_times_parameters_times_tokens_and_broadcasts():

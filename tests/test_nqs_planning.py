@@ -131,6 +131,12 @@ def test_the_smallest_sizes_are_kept():
     assert found.loss >= free.loss
     only = plan(bounded, compute=768 * 7 * 11 * 13, smallest=(7, 11, 13))
     assert only[:3] == (7, 11, 13), "a budget for exactly one configuration"
+    assert plan(bounded, compute=768 * 7 * 11 * 13, smallest=np.array([7, 11, 13])) == only
+
+
+def test_the_largest_limit_that_is_allowed_is_planned_for():
+    assert plan(system, compute=10**60) == plan(system, compute=1e60)
+    assert plan(system, compute=1e60).compute <= 1e60
 
 
 def test_longer_sequences_are_counted():
@@ -153,10 +159,13 @@ def test_longer_sequences_are_counted():
         ({"compute": math.nan}, "compute=nan must be a positive number"),
         ({"compute": True}, "compute=True must be a positive number"),
         ({"compute": 1e9, "steps": "many"}, "steps='many' must be"),
-        ({"compute": 1e9, "steps": [1, 2]}, "steps=.* must be one number"),
-        ({"compute": 1e9, "smallest": (1, 0, 1)}, "smallest holds 0"),
+        ({"compute": 1e9, "steps": [1, 2]}, r"steps=\[1, 2\] must be a positive number"),
+        ({"compute": []}, r"compute=\[\] must be a positive number"),
+        ({"compute": [1e18, 1e19]}, "compute=.* must be a positive number"),
+        ({"compute": 1e300}, "compute=1e.300 must be a positive number of at most 1e"),
+        ({"compute": 1e9, "smallest": (1, 0, 1)}, "smallest=0 must be an integer of at least 1"),
         ({"compute": 1e9, "smallest": 3}, "smallest=3 must give"),
-        ({"compute": 1e9, "sequence_length": 1.5}, "sequence_length holds 1.5"),
+        ({"compute": 1e9, "sequence_length": 1.5}, "sequence_length=1.5 must be an integer"),
     ],
 )
 def test_limits_that_allow_nothing_or_too_much_are_refused_in_one_line(given_limits, message):
@@ -171,6 +180,8 @@ def test_models_and_budgets_that_are_none_are_refused():
     for wrong in (lambda X: 1.0, lambda X: np.full(len(X), math.nan)):
         with pytest.raises(InputError, match="predict gave shape"):
             plan(wrong, compute=1e9)
-    for budgets in ([], 1e9, [1e9, -1], ["much"]):
+    with pytest.raises(InputError, match=r"predict\(X\)=.* must be one loss for each row"):
+        plan(lambda X: ["low"] * len(X), compute=1e9)
+    for budgets in ([], [[1e9], [1e9, 2e9]], 1e9, [1e9, -1], ["much"]):
         with pytest.raises(InputError, match=r"compute=.* must be"):
             frontier(bounded, compute=budgets)

@@ -151,6 +151,9 @@ def test_an_interval_is_the_quantiles_of_every_refit_times_every_residual():
         ({"tie": 1}, "tie=1 must be True or False"),
         ({"norm": 0.0}, "norm=0.0 must be above 0"),
         ({"norm": True}, "norm=True"),
+        ({"norm": "x"}, "norm='x' must be above 0"),
+        ({"norm": np.inf}, "norm=inf"),
+        ({"search": {"round": 3}}, "search={'round': 3} must be"),
         ({"starts": 0}, "starts=0"),
     ],
 )
@@ -160,6 +163,31 @@ def test_an_option_that_makes_no_sense_is_named(options, message):
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize("options", [{"form": "regularized"}, {"norm": "x"}, {"norm": -1}])
+def test_an_option_that_is_spoiled_after_the_fit_is_named(options):
+    model = NQSRegressor.from_json(RELEASED.to_json()).set_params(**options)
+    with pytest.raises(InputError, match=f"{next(iter(options))}="):
+        model.predict(X)
+
+
+def test_intervals_refit_what_was_fitted_whatever_the_options_have_become():
+    model = NQSRegressor(**HASTY).fit(X, Y)
+    before = model.predict_interval(X, resamples=2)
+    model.set_params(tie=True, loss="huber", search=None)._resampled.clear()
+    assert np.array_equal(before, model.predict_interval(X, resamples=2))
+
+
+def test_an_interval_widens_centred_residuals_to_the_size_of_the_errors_and_holds_the_value():
+    rng = np.random.default_rng(0)
+    design, errors = rng.standard_normal((12, 4)), rng.standard_normal((4000, 12))
+    design[:, 0] = 1
+    residuals = errors - errors @ design @ np.linalg.pinv(design)
+    found = [prediction_interval(np.ones(1), np.ones((1, 1)), r + 0.3, parameters=4, level=0.68) for r in residuals]
+    half = np.mean([np.log(each.high / each.low)[0] / 2 for each in found])
+    assert half == pytest.approx(0.94, abs=0.05)  # unwidened it is 0.77; of twelve errors themselves, 0.94
+    assert all(each.low <= each.value <= each.high for each in found)
+
+
 def test_questions_that_have_no_answer_are_errors(fitted):
     with pytest.raises(NotFittedError):
         NQSRegressor().predict(X)
@@ -167,6 +195,10 @@ def test_questions_that_have_no_answer_are_errors(fitted):
         fitted.predict_interval(X, level=95, resamples=20)
     with pytest.raises(InputError, match="resamples=1 "):
         fitted.predict_interval(X, resamples=1)
+    with pytest.raises(InputError, match="seed='a' "):
+        fitted.predict_interval(X, seed="a")
+    with pytest.raises(InputError, match=r"y=.* must be a finite loss above 0, 1e-30"):
+        NQSRegressor(**HASTY).fit(X, Y * 1e300)
     with pytest.raises(InputError, match="no runs to resample"):
         NQSRegressor.from_json(RELEASED.to_json()).predict_interval(X)
     with pytest.raises(InputError, match=r"K=1\.5"):

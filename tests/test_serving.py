@@ -326,6 +326,9 @@ def test_full_batches_of_equal_requests_finish_at_the_servers_capacity():
         ({"arrival": []}, "arrival is empty; give at least one request"),
         ({"arrival": [[0.0, 1.0]]}, r"arrival has shape \(1, 2\)"),
         ({"arrival": ["a", "b"]}, "arrival has shape"),
+        ({"arrival": [0.0, [1.0]]}, "arrival is no array"),
+        ({"output": [1, [2]]}, "output is no array"),
+        ({"output": np.array([1, 2**63], np.uint64)}, r"output\[1\]=9223372036854775808 must be at most"),
         ({"prompt": [1, 2, 3]}, "prompt has 3 entries; give one for each of the 2 arrivals"),
         ({"prompt": [1, -2]}, r"prompt\[1\]=-2 must be at least 0 tokens"),
         ({"output": [0, 2]}, r"output\[0\]=0 must be at least 1 token$"),
@@ -349,6 +352,9 @@ def test_a_wrong_workload_is_refused_in_one_line(change, message):
         ({"block": None}, "block=None must be an integer"),
         ({"per_request": -1e-3}, "per_request=-0.001 must be a finite number of seconds"),
         ({"base": float("nan")}, "base=nan must be a finite number"),
+        ({"base": 1e308}, r"base=1e\+308 must be a finite number of seconds, 0 or more and at most 1e\+09"),
+        ({"base": 10**400}, "base=10+ must be a finite number"),
+        ({"block": 2**63}, "block=9223372036854775808 must be an integer of at least 0 and at most"),
         ({"per_prompt_token": "1"}, "per_prompt_token='1' must be a finite number"),
         ({"base": 0.0, "per_request": 0.0}, "an iteration must take time"),
     ],
@@ -366,6 +372,7 @@ def policy_with(**attributes):
     ("arguments", "message"),
     [
         ({"policy": object()}, "has no method score"),
+        ({"policy": FirstCome}, r"policy FirstCome is a class; give an instance, FirstCome\(...\)"),
         ({"policy": policy_with(rebuild_every=0.0)}, "rebuild_every=0.0 of the policy must be a positive number"),
         ({"policy": policy_with(refresh=True)}, "refresh without rebuild_every"),
         ({"policy": policy_with(score=lambda *_: float("nan"))}, "Made gives request 0 the score nan; return a number"),
@@ -392,6 +399,22 @@ def test_a_time_at_no_count_of_finished_requests_is_refused(k):
     found = simulate(Workload([0.0, 0.0], [1, 1], [1, 1]), FREE, FirstCome())
     with pytest.raises(InputError, match="must be an integer from 1 to the 2 finished requests"):
         time_at(found, k)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda found: summary(found, Workload([0.0, 9.0], [1, 1], [1, 2])), "request 1 finish at 3 s, before it arri"),
+        (lambda found: in_system(found, Workload([0.0, 9.0], [1, 1], [1, 2]), 1.0), "give the run's own workload"),
+        (lambda found: summary(found, Workload([0.0, 0.0], [1, 1], [2, 1])), "trace generated 1 tokens for request 0"),
+        (lambda found: finished_by(found, ["late"]), "times must be seconds on the run's clock"),
+    ],
+)
+def test_what_does_not_belong_to_a_run_is_refused_in_one_line(call, message):
+    found = simulate(Workload([0.0, 0.0], [1, 1], [1, 2]), FREE, FirstCome())
+    with pytest.raises(InputError, match=message) as error:
+        call(found)
+    assert "\n" not in str(error.value)
 
 
 def test_a_workload_keeps_its_own_copy_and_cannot_be_changed():

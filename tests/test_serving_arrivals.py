@@ -52,6 +52,9 @@ def test_a_replay_scales_gaps():
     ("call", "message"),
     [
         (lambda: poisson(0.0, 5, 0), "rate=0.0 must be a positive finite number"),
+        (lambda: poisson(1e-320, 5, 0), "rate=1e-320 must be a positive finite number, from 1e-09"),
+        (lambda: gamma(1.0, 1e200, 5, 0), r"cv=1e\+200 must be a positive finite number, from 0.001 to 1000"),
+        (lambda: gamma(1.0, 1e-200, 5, 0), "cv=1e-200 must be a positive finite number"),
         (lambda: poisson("1", 5, 0), "rate='1' must be a positive finite number"),
         (lambda: gamma(1.0, float("nan"), 5, 0), "cv=nan must be a positive finite number"),
         (lambda: poisson(1.0, 0, 0), "n=0 must be an integer of at least 1"),

@@ -7,7 +7,9 @@ import torch
 from icml26 import models
 from icml26.errors import InputError
 from icml26.tie import answers, collection, smollm2
+from icml26.tie.heads import PredictorConfig
 from icml26.tie.lengths import smollm2 as kept_lengths
+from icml26.tie.recorded import RecordedCase
 
 FEW = collection.Collection(
     training_steps=2, training_prompts=3, label_samples=2, test_prompts=2, test_samples=3, cap=12
@@ -69,6 +71,18 @@ def test_the_committed_lengths_are_those_of_the_committed_recipe():
     [
         (lambda: answers.model_answers(None, None, [], 1, seed=0, cap=2), "texts is empty"),
         (lambda: collection.collect(collection.Collection(test_prompts=10**6, training_steps=1)), "count=1000000"),
+        (lambda: collection.Collection(training_prompts="2"), "training_prompts='2' must be an integer of at least 1"),
+        (lambda: collection.Collection(seed=-1), "seed=-1 must be an integer of at least 0"),
+        (lambda: collection.Collection(None), "language_model=None must be a name, such as 'docstrings'"),
+        (lambda: PredictorConfig(dropout="a"), "dropout='a' and validation=0.25 must be shares below 1"),
+        (lambda: PredictorConfig(learning_rates=0.01), "learning_rates=0.01 must be a tuple of numbers"),
+        (lambda: PredictorConfig(learning_rates=(0.0,)), r"learning_rates=\(0.0,\) must be positive"),
+        (lambda: PredictorConfig(weight_decays=(np.nan,)), "weight_decays=.* must be a tuple of numbers"),
+        (lambda: RecordedCase("a"), "load='a' must be a positive multiple"),
+        (lambda: RecordedCase(1.0, server=None), "server is of type NoneType; give a Server"),
+        (lambda: RecordedCase(1.0, stand_in=[]), "stand_in .*; give"),
+        (lambda: RecordedCase(1.0, stand_in=[5, [6]]), "stand_in is no array"),
+        (lambda: RecordedCase(1.0, stand_in=[5, 6])(-1), "seed=-1 must be an integer of at least 0"),
     ],
 )
 def test_wrong_arguments_get_one_line(make, message):

@@ -227,7 +227,11 @@ def test_capped_generations_have_the_caps_length(model):
         (lambda m: lm.sample_lengths(m, [], 2, seed=0), "texts is empty"),
         (lambda m: lm.sample_lengths(m, ["def f() code:"], True, seed=0), "samples=True"),
         (lambda m: lm.sample_lengths(m, ["def f() code:"], 2, seed=0, cap=0), "max_new_tokens=0"),
+        (lambda m: lm.sample_lengths(m, ["def f() code:"], 2, seed=-1), "seed=-1"),
         (lambda m: lm.prompt("def f()"), "must end in a kind"),
+        (lambda m: lm.prompt(None), "prompt None must be a string"),
+        (lambda m: lm.prompt("\ud800 code:"), r"prompt '\\ud800' holds half a character"),
+        (lambda m: lm.stream([Pair("a.py", "a code:", "\ud800")], seed=0), "answer .* holds half a character"),
         (lambda m: lm.stream([], seed=0), "pairs is empty"),
     ],
 )

@@ -180,6 +180,8 @@ def test_the_distribution_function_of_log_t_is_that_of_the_logarithm():
     ("options", "words"),
     [
         ({"family": "lognormal"}, "did you mean 'log-normal'"),
+        ({"family": ["log-t"]}, r"family=\['log-t'\] must be one of"),
+        ({"statistic": ["ks"]}, r"statistic=\['ks'\] must be"),
         ({"method": "bayes"}, "method='bayes'"),
         ({"statistic": "cvm"}, "statistic='cvm'"),
         ({"statistic": "ad", "method": "plain"}, "with method='bootstrap'"),

@@ -102,7 +102,7 @@ def test_the_worst_tenth_is_the_cap_itself_where_a_tenth_of_the_lengths_reach_it
 
 
 def test_extreme_parameters_give_the_limits():
-    mu = np.array([5.0, 5.0, 700.0, -700.0, 5.0, 1e5])
+    mu = np.array([5.0, 5.0, 700.0, -700.0, 5.0, 1e3])
     sigma = np.array([1e-9, 1e4, 1.0, 1e-3, 1e-300, 1e-12])
     for make in (LogTLaw, LogNormalLaw):
         with np.errstate(all="raise", under="ignore"):
@@ -254,6 +254,20 @@ def test_almost_all_lengths_at_the_cap_still_have_a_finite_fit():
         (lambda: LogTLaw([[1.0]], 1.0), "axes"),
         (lambda: LogTLaw(["long"], 1.0), "must be numbers"),
         (lambda: LogNormalLaw([True], 1.0), "bool"),
+        (lambda: LogTLaw(["5"], 1.0), "mu holds <U1 values; give real numbers"),
+        (lambda: LogTLaw([10**400], 1.0), "must be numbers"),
+        (lambda: LogTLaw([1.0, [2.0]], 1.0), "must be numbers"),
+        (lambda: LogTLaw([1e308], [1.0]), r"mu holds 1e\+308; give logarithms of tokens, from -1000 to 1000"),
+        (lambda: LogNormalLaw([-1001.0], [1.0]), "mu holds -1001"),
+        (
+            lambda: LogTLaw([1.0] * 3, 1.0).quantile([0.5, 0.6]),
+            r"q has shape \(2,\); give one, or one for each of 3",
+        ),
+        (lambda: LogTLaw([1.0] * 3, 1.0).sf([5, 6]), r"x has shape \(2,\)"),
+        (lambda: LogTLaw([1.0], [1.0]).inverse_mean(9, floor=[1, 2]), r"floor=\[1, 2\] must be one number"),
+        (lambda: LogTLaw([1.0], [1.0]).sample(0, 10), "generator=0 must be a numpy Generator"),
+        (lambda: fit_laws([[5, 6]], 10, nu="3"), "nu holds <U1 values; give real numbers"),
+        (lambda: fit_laws([[5, 6], [7]], 10), "lengths is no array"),
         (lambda: LogTLaw([1.0], [1.0]).mean(0), "cap=0"),
         (lambda: LogTLaw([1.0], [1.0]).mean(True), "cap=True"),
         (lambda: LogTLaw([1.0], [1.0]).mean(np.inf), "cap=inf"),

@@ -119,6 +119,30 @@ def test_a_fit_to_censored_data_is_that_of_the_logarithms_under_student_t():
     assert (np.log(scale), s) == pytest.approx((location, spread), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("data", "options", "words"),
+    [
+        ([], {}, "data holds 0 numbers"),
+        (["a", "b"], {}, "must be numbers"),
+        (["1", "2"], {}, "data holds <U1 values"),
+        ([1.0, np.inf], {}, "data holds inf"),
+        ([1.0, 2.0], {"floc": None}, "not above floc=None; give lengths above it, a finite number"),
+        (stats.CensoredData(right=[9.0, 9.0]), {}, "data holds 2 numbers, none of them seen"),
+        (stats.CensoredData(left=[3.0], right=[9.0]), {"fs": 1}, "none of them seen"),
+        (stats.CensoredData([9.0], right=[9.0]), {}, "data holds 9 alone"),
+        ([5, 5, 5], {"fdf": 3.5}, "data holds 5 alone, which leaves s without a maximum; fix it by fs"),
+    ],
+)
+def test_data_that_say_nothing_of_a_parameter_are_refused_in_one_line(data, options, words):
+    with pytest.raises(InputError, match=words) as error:
+        log_t.fit(data, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_equal_lengths_are_fitted_once_their_spread_is_given():
+    assert log_t.fit([5, 5, 5], fdf=3.5, fs=0.2) == pytest.approx((3.5, 0.2, 0, 5), rel=1e-3)
+
+
 def test_what_cannot_be_fitted_is_said_in_one_line():
     for data in ([0.0, 1.0, 2.0], stats.CensoredData(uncensored=[1.0, -2.0])):
         with pytest.raises(InputError, match="not above floc=0"):

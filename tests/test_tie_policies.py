@@ -14,6 +14,7 @@ from icml26.serving import Policy, QueueState, Request, Server, Workload, simula
 from icml26.tie.laws import LogNormalLaw, LogTLaw
 from icml26.tie.official import MonteCarloLaw, official_tie
 from icml26.tie.policies import FCFS, SEPT, TIE, WSEPT, Decay, FixedBeta, Median, OracleSJF, PointEstimate, beta
+from icml26.tie.populations import EmpiricalPopulation, LogTPopulation, Predictor
 
 CAP = 2048
 SECOND = Server(batch=1, base=1.0, per_request=0.0, per_cached_token=0.0, per_prompt_token=0.0, kv_tokens=None)
@@ -238,6 +239,11 @@ def test_official_scores_are_whole_and_at_least_one_and_censor_the_mean_at_2028(
     assert all(isinstance(score, int) for score in found)
 
 
+def served(policy):
+    """Three requests under a policy."""
+    return simulate(Workload([0.0, 0.0, 1.0], [1, 1, 1], [3, 2, 1]), Server(batch=1), policy)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -245,7 +251,22 @@ def test_official_scores_are_whole_and_at_least_one_and_censor_the_mean_at_2028(
         (lambda: PointEstimate([[1.0]]), r"PointEstimate has shape \(1, 1\); give one number for each request"),
         (lambda: PointEstimate(["long"]), "PointEstimate must be an array of numbers"),
         (lambda: OracleSJF([]), r"OracleSJF has shape \(0,\); give one number"),
+        (lambda: PointEstimate(["3"]), "PointEstimate must be an array of numbers"),
         (lambda: SEPT(some_law(2), None), "cap=None"),
+        (
+            lambda: SEPT(np.ones(2), CAP),
+            r"law is of type ndarray without a mean\(\) of laws; give one such",
+        ),
+        (lambda: Median(np.ones(2)), "law is of type ndarray without a median"),
+        (lambda: FixedBeta(some_law(2), CAP, "a"), "beta='a' must be a finite number"),
+        (lambda: TIE(some_law(2), CAP, beta_low="a"), "beta_low='a', beta_high=0.5, slope=0.1 do not make a rule"),
+        (lambda: TIE(some_law(2), CAP, decay=0.9), r"decay=0.9 must be a Decay, such as Decay\(factor=0.9\), or None"),
+        (lambda: beta(5, 0), "waiting=5, batch=0, low=0.1, high=0.5, slope=0.1 do not make a beta"),
+        (lambda: beta("5", 8), "waiting='5', batch=8"),
+        (lambda: beta(5, 8, low=None), "low=None"),
+        (lambda: served(SEPT(some_law(2), CAP)), "request 2 has no prediction: the policy has 2; give one for each"),
+        (lambda: served(TIE(some_law(2), CAP)), "request 2 has no prediction: the policy has 2"),
+        (lambda: served(FCFS), "policy FCFS is a class; give an instance"),
         (lambda: TIE(some_law(2), CAP, alpha=90), "alpha=90 must be a number above 0 and below 1"),
         (lambda: TIE(some_law(2), CAP, beta_low=0.6), "beta_low=0.6, beta_high=0.5, slope=0.1 do not make a rule"),
         (lambda: TIE(some_law(2), CAP, refresh_every=0), "refresh_every=0 must be a number above 0"),
@@ -256,7 +277,16 @@ def test_official_scores_are_whole_and_at_least_one_and_censor_the_mean_at_2028(
         (lambda: Decay(factor=1.1), "factor=1.1 must be a number above 0 and below 1"),
         (lambda: Decay(period=-1), "period=-1 must be a number above 0"),
         (lambda: Decay(every=True), "every=True must be a number"),
-        (lambda: MonteCarloLaw(some_law(2), 0, draws=0), "draws=0 must be a positive integer"),
+        (lambda: MonteCarloLaw(some_law(2), 0, draws=0), "draws=0 must be an integer of at least 1"),
+        (lambda: MonteCarloLaw(some_law(2), -1), "seed=-1 must be an integer of at least 0"),
+        (lambda: MonteCarloLaw([5.0], 0), "law is of type list; give a LogTLaw"),
+        (lambda: MonteCarloLaw(some_law(2), 0).mean(None), "cap=None must be a positive number"),
+        (lambda: MonteCarloLaw(some_law(2), 0).cvar("a", CAP), "alpha='a' must lie from 0"),
+        (lambda: EmpiricalPopulation([[1, 2, 3]], 9, 2, prompt=["a"]), "prompt=.* must be numbers"),
+        (lambda: LogTPopulation(mu_sd="a"), "mu_sd='a' must be a finite number"),
+        (lambda: LogTPopulation(mu_mean=np.nan), "mu_mean=nan must be a finite number"),
+        (lambda: Predictor(r2_mu="a"), "r2_mu='a' must lie between 0 and 1"),
+        (lambda: Predictor(sigma_factor="a"), "sigma_factor='a' must be a positive number"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(call, message):

@@ -37,7 +37,7 @@ def learnt():
 def test_every_predictor_orders_prompts_by_a_feature_that_tells_their_length(learnt):
     test, found = learnt
     tau = predicted.quality(found, test)
-    assert set(tau) == {"ssjf", "ltr", "mean", "tie", "log-normal"}
+    assert set(tau) == {*predicted.POINTS, "tie", "log-normal"}
     assert min(tau.values()) > 0.5
     assert isinstance(found["tie"], LogTLaw)
     assert isinstance(found["log-normal"], LogNormalLaw)

@@ -22,7 +22,8 @@ LENGTHS = LAW.sample(np.random.default_rng(1), CAP, 20)
 TRAIN, TEST = slice(0, 90), slice(90, 120)
 FITS = {
     "TIE": lambda features, lengths, **given: predictors.fit_tie(features, lengths, CAP, CONFIG, **given),
-    "SSJF": lambda features, lengths, **given: predictors.fit_ssjf(features, lengths, CONFIG, **given),
+    "SSJF": lambda features, lengths, **given: predictors.fit_ssjf(features, lengths, CONFIG, answers="first", **given),
+    "SSJF, all": lambda features, lengths, **given: predictors.fit_ssjf(features, lengths, CONFIG, **given),
     "mean": lambda features, lengths, **given: predictors.fit_mean(features, lengths, CONFIG, **given),
     "log mean": lambda features, lengths, **given: predictors.fit_mean(features, lengths, CONFIG, log=True, **given),
     "LTR": lambda features, lengths, **given: predictors.fit_ltr(features, lengths, CONFIG, **given),

@@ -113,6 +113,13 @@ def test_an_engine_without_priority_scheduling_refuses_so_that_the_order_is_neve
         FakeLLM().generate(PROMPTS, priority=VLLMPriority(predict=law_of)(PROMPTS))
 
 
+def test_numpys_numbers_are_numbers():
+    numpys = VLLMPriority(predict=law_of, batch=np.int64(32), resolution=np.float32(16))
+    found = numpys(PROMPTS, waiting=np.uint8(255), arrival=np.float64(3))
+    assert found == VLLMPriority(predict=law_of)(PROMPTS, waiting=255, arrival=3)
+    assert all(type(number) is int for number in found)
+
+
 def test_no_prompts_have_no_priorities():
     assert VLLMPriority(predict=law_of)([]) == []
 
@@ -120,6 +127,15 @@ def test_no_prompts_have_no_priorities():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: VLLMPriority(TIE(law_of(["a"]), CAP)), "order is of type TIE; give a function such as lambda law"),
+        (lambda: VLLMPriority(predict=law_of(["a"])), "predict is of type LogTLaw; give a function"),
+        (lambda: VLLMPriority(lambda law: None)(law_of(["a"])), "order gave None; let it return a policy"),
+        (lambda: VLLMPriority(lambda law: SEPT)(law_of(["a"])), "let it return a policy"),
+        (lambda: VLLMPriority(predict=lambda p: None)(["a"]), "law of the requests is of type NoneType; give as many"),
+        (lambda: VLLMPriority(PointEstimate, lambda p: (1.0 for _ in p))(["a"]), "is of type generator; give as many"),
+        (lambda: VLLMPriority(predict=law_of)(iter(["a"])), "requests is of type list_iterator"),
+        (lambda: VLLMPriority(predict=law_of).extra_body(["a", "b"]), "prompt is a list of 2; send one request"),
+        (lambda: VLLMPriority(resolution=True), "resolution=True must be a positive number"),
         (lambda: VLLMPriority(batch=0), "batch=0 must be a positive integer"),
         (lambda: VLLMPriority(resolution=0), "resolution=0 must be a positive number"),
         (lambda: VLLMPriority(predict=law_of)("hi"), "requests is one prompt; give a list"),
@@ -131,7 +147,7 @@ def test_no_prompts_have_no_priorities():
         (lambda: VLLMPriority(PointEstimate)([1e30]), "score 1e[+]30 fits no 64-bit integer"),
         (
             lambda: VLLMPriority(lambda law: TIE(law, CAP))(["hi"]),
-            r"law is of type list without mean\(\); give one such as LogTLaw",
+            r"law is of type list without a mean\(\) of laws; give one such as LogTLaw",
         ),
     ],
 )

@@ -124,6 +124,7 @@ class Ledger:
         interval: Sequence[float] | None = None,
         exact: bool | None = None,
         note: str = "",
+        stand_in: bool = False,
     ) -> None:
         """Enter a measurement; the file's rule turns it into the verdict.
 
@@ -140,6 +141,9 @@ class Ledger:
             The outcome of an exhaustive check, a property test or a count; for exact claims only.
         note : str
             A remark to show beside the verdict.
+        stand_in : bool
+            Whether the measurement is of a stand-in for the paper's own system, such as a simulated server, in every
+            profile. It is then never at the paper's setting.
 
         Raises
         ------
@@ -147,7 +151,9 @@ class Ledger:
             If the id is unknown or settled already, the ledger is closed, or the measurement does not fit the rule.
         """
         claim = self._open(id)
-        at_paper = self._at_paper(claim)
+        if not _is_bool(stand_in):
+            raise InputError(f"claim {id}: stand_in={stand_in!r} must be True or False")
+        at_paper = self._at_paper(claim) and not stand_in
         if claim.rule.kind == "exact":
             if interval is not None or not _is_bool(exact):
                 raise InputError(f"claim {id} is exact: give exact=True or exact=False and no interval, not {exact!r}")
@@ -164,7 +170,7 @@ class Ledger:
                 _inside(id, measured["value"], measured["interval"])
         verdict = decide(claim, at_paper=at_paper, interval=measured.get("interval"), exact=measured.get("exact"))
         label = "contradicted at this scale" if verdict == "contradicted" and not at_paper else verdict
-        self._enter(claim, verdict, label, **measured, note=_text(id, "note", note))
+        self._enter(claim, verdict, label, at_paper_setting=at_paper, **measured, note=_text(id, "note", note))
 
     def skip(self, id: str, *, reason: str, needs: str) -> None:
         """Leave a claim untested, and say so.

@@ -23,6 +23,7 @@ __all__ = ["Continuations", "sample"]
 
 # Rows that have ended are dropped once they are this share of the batch: dropping copies the whole cache.
 _DROP = 0.2
+_IDS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class Continuations(NamedTuple):
@@ -83,7 +84,8 @@ def sample(
     Raises
     ------
     InputError
-        If there is no prompt, a prompt is empty or not a vector of integers, or a number is out of range.
+        If there is no prompt, a prompt is empty or not a vector of the model's token ids, a number is out of range, or
+        the generator is none.
 
     Examples
     --------
@@ -95,6 +97,14 @@ def sample(
     (torch.Size([1, 5, 8]), True)
     """
     _check(prompts, samples, max_new_tokens, end, temperature)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    for index, prompt in enumerate(prompts):
+        low, high = int(prompt.min()), int(prompt.max())
+        if low < 0 or high >= vocabulary:
+            wrong = low if low < 0 else high
+            raise InputError(f"prompts[{index}] holds {wrong}; give token ids from 0 to {vocabulary - 1}, the model's")
+    if not isinstance(generator, torch.Generator):
+        raise InputError(f"generator={generator!r} must be a torch.Generator, such as torch.Generator().manual_seed(0)")
     ids, mask = _left_padded(prompts)
     rows = len(prompts) * samples
     uniform = torch.rand((rows, max_new_tokens), generator=generator, dtype=torch.float64)
@@ -198,7 +208,7 @@ def _check(prompts: Sequence[Tensor], samples: int, max_new_tokens: int, end: in
     if not len(prompts):
         raise InputError("prompts is empty; give at least one tensor of token ids")
     for index, prompt in enumerate(prompts):
-        if not isinstance(prompt, Tensor) or prompt.ndim != 1 or not len(prompt) or prompt.is_floating_point():
+        if not isinstance(prompt, Tensor) or prompt.ndim != 1 or not len(prompt) or prompt.dtype not in _IDS:
             raise InputError(f"prompts[{index}] must be a non-empty vector of integer token ids")
     for name, value, least in (("samples", samples, 1), ("max_new_tokens", max_new_tokens, 1), ("end", end, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

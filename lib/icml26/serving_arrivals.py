@@ -98,9 +98,9 @@ def gamma(rate: float, cv: float, n: int, seed: int | np.random.Generator) -> Fl
     >>> round(float(gaps.mean()), 1), round(float(gaps.std() / gaps.mean()))
     (0.5, 3)
     """
-    for name, value in {"rate": rate, "cv": cv}.items():
-        if not is_number(value) or value <= 0:
-            raise InputError(f"{name}={value!r} must be a positive finite number")
+    for name, value, most in (("rate", rate, 1e9), ("cv", cv, 1e3)):  # beyond, gaps underflow or overflow
+        if not is_number(value) or not 1 / most <= value <= most:
+            raise InputError(f"{name}={value!r} must be a positive finite number, from {1 / most:g} to {most:g}")
     if not is_integer(n) or n < 1:
         raise InputError(f"n={n!r} must be an integer of at least 1")
     if not isinstance(seed, np.random.Generator) and not (is_integer(seed) and seed >= 0):

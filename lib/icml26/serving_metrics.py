@@ -77,11 +77,16 @@ def summary(trace: Trace, workload: Workload) -> Summary:
     >>> found.mean_ptla, found.mean_latency, found.makespan
     (1.0, 3.0, 5.0)
     """
-    if len(trace.finish) != len(workload):
-        raise InputError(f"trace has {len(trace.finish)} requests and workload {len(workload)}; give the run's own")
+    _check_own(trace, workload)
     unfinished = int(np.isnan(trace.finish).sum())
     if unfinished:
         raise InputError(f"trace has {unfinished} unfinished requests; simulate without until, or use finished_by")
+    if (trace.generated != workload.output).any():
+        at = int(np.argmax(trace.generated != workload.output))
+        raise InputError(
+            f"trace generated {trace.generated[at]} tokens for request {at}, whose output in workload is "
+            f"{workload.output[at]}; give the run's own workload"
+        )
     latency = trace.finish - workload.arrival
     ptla = latency / workload.output
     ttft = trace.first_token - workload.arrival
@@ -188,11 +193,28 @@ def in_system(
     >>> in_system(Trace(none, none, np.array([2.0, 5.0]), none, none, 5.0, 6, 5), workload, [0.5, 1.5, 2.0]).tolist()
     [1, 2, 1]
     """
-    return np.searchsorted(workload.arrival, times, side="right") - finished_by(trace, times)
+    _check_own(trace, workload)
+    finished = finished_by(trace, times)
+    return np.searchsorted(workload.arrival, times, side="right") - finished
+
+
+def _check_own(trace: Trace, workload: Workload) -> None:
+    if len(trace.finish) != len(workload):
+        raise InputError(f"trace has {len(trace.finish)} requests and workload {len(workload)}; give the run's own")
+    early = trace.finish < workload.arrival  # nan is not
+    if early.any():
+        at = int(np.argmax(early))
+        raise InputError(
+            f"trace has request {at} finish at {trace.finish[at]:g} s, before it arrives in workload, at "
+            f"{workload.arrival[at]:g} s; give the run's own workload"
+        )
 
 
 def _known(trace: Trace, times: Float[np.ndarray, "*times"] | float) -> Float64[np.ndarray, "*times"]:
-    times = np.asarray(times, dtype=float)
+    try:
+        times = np.asarray(times, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"times must be seconds on the run's clock: {error}") from error
     if np.isnan(times).any():
         raise InputError("times holds nan; give seconds on the run's clock")
     if np.isnan(trace.finish).any() and times.size and times.max() > trace.clock_end:

@@ -16,6 +16,9 @@ from icml26.errors import InputError
 
 __all__ = ["Policy", "QueueState", "Request", "Server", "Trace", "Workload", "capacity"]
 
+_MOST = 2**53  # tokens that floats still count exactly
+_LONGEST = 1e9  # seconds of one step of an engine; sums of them stay finite
+
 
 @dataclass(frozen=True, eq=False)
 class Workload:
@@ -114,12 +117,14 @@ class Server:
     def __post_init__(self) -> None:
         for name, least in {"batch": 1, "kv_tokens": 1, "block": 0}.items():
             value = getattr(self, name)
-            if not (name == "kv_tokens" and value is None) and (not is_integer(value) or value < least):
-                raise InputError(f"{name}={value!r} must be an integer of at least {least}")
+            if not (name == "kv_tokens" and value is None) and (not is_integer(value) or not least <= value <= _MOST):
+                raise InputError(f"{name}={value!r} must be an integer of at least {least} and at most {_MOST}")
         for name in ("base", "per_request", "per_cached_token", "per_prompt_token"):
             value = getattr(self, name)
-            if not is_number(value) or value < 0:
-                raise InputError(f"{name}={value!r} must be a finite number of seconds, 0 or more")
+            if not is_number(value) or not 0 <= value <= _LONGEST:
+                raise InputError(
+                    f"{name}={value!r} must be a finite number of seconds, 0 or more and at most {_LONGEST:g}"
+                )
         if self.base + self.per_request <= 0:
             raise InputError("base and per_request are both 0; an iteration must take time")
 
@@ -248,6 +253,8 @@ def check_run(workload: Workload, server: Server, policy: Policy, until: float |
         raise InputError(
             f"workload and server are {type(workload).__name__} and {type(server).__name__}; give a Workload, a Server"
         )
+    if isinstance(policy, type):
+        raise InputError(f"policy {policy.__name__} is a class; give an instance, {policy.__name__}(...)")
     if not isinstance(policy, Policy):
         raise InputError(f"policy {policy!r} has no method score(request, queue_state); give an object that has")
     every = getattr(policy, "rebuild_every", None)
@@ -272,21 +279,33 @@ def is_integer(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    return (is_integer(value) or isinstance(value, float | np.floating)) and bool(np.isfinite(value))
+    if is_integer(value):
+        return abs(int(value)) < 1e300  # a larger integer may be no float
+    return isinstance(value, float | np.floating) and bool(np.isfinite(value))
+
+
+def _array(name: str, values: ArrayLike) -> np.ndarray:
+    try:
+        return np.array(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no array: {error}; give one number for each request") from error
 
 
 def _vector(name: str, values: ArrayLike) -> np.ndarray:
-    array = np.array(values)
+    array = _array(name, values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iuf"):
         raise InputError(f"{name} has shape {array.shape} and type {array.dtype}; give one number for each request")
     return array.astype(float)
 
 
 def _tokens(name: str, values: ArrayLike, least: int) -> np.ndarray:
-    array = np.array(values)
+    array = _array(name, values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{name} has shape {array.shape} and type {array.dtype}; give one whole number of tokens each")
     if (array < least).any():
         at = int(np.argmax(array < least))
         raise InputError(f"{name}[{at}]={array[at]} must be at least {least} token{'s' * (least != 1)}")
+    if (array > _MOST).any():
+        at = int(np.argmax(array > _MOST))
+        raise InputError(f"{name}[{at}]={array[at]} must be at most {_MOST} tokens")
     return array.astype(np.int64)

@@ -3,7 +3,7 @@
 The paper is Li and Maddison, Predicting Large Model Test Losses with a Noisy Quadratic System (ICML 2026, arXiv
 2605.09154). `theta` holds the seven fitted numbers, `law` the expected loss that they imply, `quadrature` the nodes
 that make it cheap. `fitting` is the least-squares fit, on top of `model` and `problem`; `regressors` puts a
-scikit-learn regressor around it and `intervals` its prediction intervals.
+scikit-learn regressor around it and `intervals` its prediction intervals; `search` says where the fit starts.
 
 Beside them: `chinchilla` is the law that the paper compares with, `measurements` loads the paper's runs, `comparison`
 scores predictions, `planning` chooses configurations under limits, `fresh`, `fresh_lm` and `fresh_corner` train the

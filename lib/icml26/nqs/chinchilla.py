@@ -16,8 +16,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icml26.errors import InputError
+from icml26.nqs.checks import whole
 from icml26.nqs.intervals import prediction_interval, resampled_fits
 from icml26.nqs.measurements import SEQUENCE_LENGTH
+from icml26.nqs.problem import LOSS_RANGE
 from icml26.stats import Interval
 
 __all__ = ["ChinchillaRegressor"]
@@ -91,8 +93,13 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
         self._check_options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=float)
-        if not (y > 0).all():
-            raise InputError(f"y has the value {y[~(y > 0)][0]}: losses must be positive, in nats")
+        wrong = ~((y >= LOSS_RANGE[0]) & (y <= LOSS_RANGE[1]))
+        if wrong.any():
+            raise InputError(
+                f"y has the value {y[wrong][0]}: losses must be positive, {LOSS_RANGE[0]:g} to {LOSS_RANGE[1]:g} nats"
+            )
+        # Predictions and intervals are those of what was fitted, whatever the options have become since.
+        self._options = self.sequence_length, self.loss, self.delta
         logs = self._logs(X)
         law, self.objective_ = self._fitted(logs, y)
         self.E_, self.A_, self.B_, self.alpha_, self.beta_ = map(float, law)
@@ -115,11 +122,12 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         InputError
-            If a value is not positive.
+            If a value is not positive, or an option that was set since the fit is out of range.
         sklearn.exceptions.NotFittedError
             Before `fit`.
         """
         check_is_fitted(self)
+        self._check_options()
         return _losses(self._law, self._logs(validate_data(self, X, dtype=np.float64, reset=False)))
 
     def predict_interval(
@@ -159,6 +167,8 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
         value = self.predict(X)
         logs, y = self._runs
         fitted = _losses(self._law, logs)
+        whole("seed", seed, 0)
+        whole("resamples", resamples, 2)
         if (resamples, seed) not in self._resampled:
             self._resampled[resamples, seed] = resampled_fits(
                 lambda drawn: self._fitted(logs, drawn, self._law)[0],
@@ -171,7 +181,7 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
             )
         new = self._logs(np.asarray(X, dtype=float))
         predictions = np.stack([_losses(law, new) for law in self._resampled[resamples, seed]])
-        return prediction_interval(value, predictions, np.log(y / fitted), level=level)
+        return prediction_interval(value, predictions, np.log(y / fitted), parameters=len(self._law), level=level)
 
     @property
     def _law(self) -> Float64[np.ndarray, " 5"]:
@@ -184,14 +194,15 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
         start: Float64[np.ndarray, " 5"] | None = None,
     ) -> tuple[Float64[np.ndarray, " 5"], float]:
         """E, A, B, alpha, beta and the objective: from a known law nearby, or from a grid of exponents."""
+        _, loss, delta = self._options
         # Centred predictors keep A and B of the size of the losses, whatever the exponents.
         centre = logs.mean(0)
-        if start is None or self.loss == "projection":
+        if start is None or loss == "projection":
             exponents, coefficients, objective = _project(logs - centre, y, None if start is None else start[3:])
         else:
             exponents, coefficients = start[3:], start[:3] * np.exp([0, *-start[3:] * centre])
-        if self.loss == "huber":
-            exponents, coefficients, objective = _polish(logs - centre, y, exponents, coefficients, self.delta)
+        if loss == "huber":
+            exponents, coefficients, objective = _polish(logs - centre, y, exponents, coefficients, delta)
         return np.concatenate([coefficients * np.exp([0, *exponents * centre]), exponents]), float(objective)
 
     def _check_options(self) -> None:
@@ -200,8 +211,8 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
             raise InputError(f"sequence_length={length!r} must be a positive integer: the tokens per sequence")
         if self.loss not in LOSSES:
             raise InputError(f"loss={self.loss!r} is unknown; give {' or '.join(map(repr, LOSSES))}")
-        if isinstance(delta, bool) or not isinstance(delta, int | float | np.number) or not 0 < delta < np.inf:
-            raise InputError(f"delta={delta!r} must be a positive number, such as 1e-3")
+        if isinstance(delta, bool) or not isinstance(delta, int | float | np.number) or not 1e-12 <= delta <= 1e12:
+            raise InputError(f"delta={delta!r} must be a positive number, 1e-12 to 1e12, such as 1e-3")
 
     def _logs(self, X: Float64[np.ndarray, "runs 3"]) -> Float64[np.ndarray, "runs 2"]:
         """Logarithms of parameters and tokens."""
@@ -210,7 +221,7 @@ class ChinchillaRegressor(RegressorMixin, BaseEstimator):
         if not (X > 0).all():
             raise InputError(f"X has the value {X[~(X > 0)][0]}: N, B and K must be positive")
         n, b, k = np.log(X).T
-        return np.stack([n, b + k + np.log(self.sequence_length)], axis=1)
+        return np.stack([n, b + k + np.log(self._options[0])], axis=1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -11,7 +11,7 @@ Prediction is `icml26.nqs.law`'s and `icml26.nqs.regressors`'.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,46 +20,15 @@ from numpy.typing import ArrayLike
 from scipy.stats import qmc
 
 from icml26.errors import InputError
+from icml26.nqs.checks import numeric, whole
 from icml26.nqs.law import INITIAL_VARIANCE, Theta, adjusted_loss
 from icml26.nqs.problem import NAMES, Problem, checked_runs, to_theta, variable
+from icml26.nqs.search import Search
 
 __all__ = ["NORMS", "Fit", "Search", "choose_norm", "fit", "profile", "refit"]
 
 NORMS = INITIAL_VARIANCE * np.geomspace(0.01, 100, 41)
 """Candidates of the initial squared norm per parameter."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Where starts are drawn from and how long to search.
-
-    Parameters
-    ----------
-    p, q, Q, r
-        Uniform ranges of the starts: the official package's, Q cut where direction 1 diverges. They do not bound the
-        fit.
-    round
-        Starts drawn and ranked at a time (Latin hypercube).
-    slices
-        The range of q is cut into so many; after each round the best start of each is polished, because the best of
-        all may share one poor optimum.
-    agree
-        Stop after a round when so many polished starts have come within a thousandth of the least objective.
-    delta
-        Where the Huber loss turns from square to linear, in ln loss.
-    evaluations
-        Of the law at most, in polishing one start.
-    """
-
-    p: tuple[float, float] = (1.05, 2.5)
-    q: tuple[float, float] = (0.6, 2.5)
-    Q: tuple[float, float] = (0.05, 1.0)
-    r: tuple[float, float] = (0.6, 2.5)
-    round: int = 200
-    slices: int = 5
-    agree: int = 5
-    delta: float = 1e-3
-    evaluations: int = 300
 
 
 class Fit(NamedTuple):
@@ -130,11 +99,13 @@ def fit(
     >>> fit(X, loss(RELEASED, *X.T).total).objective < 1e-7
     True
     """
-    search = search or Search()
+    search = Search() if search is None else search
+    if not isinstance(search, Search):
+        raise InputError(f"search={search!r} must be an icml26.nqs.fitting.Search, or None")
+    whole("seed", seed, 0)
+    whole("starts", starts)
     X, y = checked_runs(X, y)
     problem = Problem(X, y, loss, tie, {}, search.delta)
-    if not isinstance(starts, int | np.integer) or isinstance(starts, bool) or starts < 1:
-        raise InputError(f"starts={starts!r} must be an integer of at least 1; 2000 is usual")
     rng = np.random.default_rng(seed)
     box = np.array([search.p, search.q, search.Q, search.r])
     polished, drawn = [], 0
@@ -204,6 +175,8 @@ def refit(
     >>> objective < 1e-7
     True
     """
+    if not isinstance(theta, Theta):
+        raise InputError(f"theta={theta!r} must be an icml26.nqs.Theta: the start")
     X, y = checked_runs(X, y)
     problem = Problem(X, y, loss, tie, {name: variable(name, getattr(theta, name, None)) for name in fixed}, delta)
     start = np.array([variable(name, getattr(theta, name)) for name in NAMES])
@@ -263,7 +236,7 @@ def profile(
     """
     if name not in NAMES:
         raise InputError(f"name={name!r} must be one of {', '.join(NAMES)}")
-    places = np.asarray(values, dtype=float)
+    places = numeric("values", values, f"a list of one or more values of {name}", ndim=1)
     order = places.argsort()
     found: dict[int, tuple[float, Theta]] = {}
     for sweep in (order, order[::-1]):
@@ -318,7 +291,7 @@ def choose_norm(
     0.001
     """
     X, y = checked_runs(X, y)
-    candidates = np.asarray(values, dtype=float)
+    candidates = numeric("values", values, "a list of one or more squared norms per parameter", ndim=1)
     predicted = adjusted_loss(theta, *X.T, norm=candidates[:, None] * X[:, 0]).total
     errors = np.square(np.log(predicted / y)).mean(axis=1)
     return float(candidates[errors.argmin()]), errors

@@ -18,6 +18,7 @@ from torch import Tensor
 from icml26 import stats, tasks
 from icml26.errors import InputError
 from icml26.nqs import fresh_lm
+from icml26.nqs.checks import numeric, whole
 from icml26.nqs.measurements import compute
 
 __all__ = ["QUICK", "GridConfig", "run_grid", "seed_mean"]
@@ -76,17 +77,19 @@ class GridConfig:
 
     def __post_init__(self) -> None:
         for name in ("widths", "batches", "steps"):
-            _check_rising(name, getattr(self, name))
+            _check_integers(name, getattr(self, name), 1)
+        if wrong := [width for width in self.widths if width % fresh_lm.HEAD_WIDTH]:
+            raise InputError(f"widths={wrong[0]} must be a multiple of {fresh_lm.HEAD_WIDTH}, the width of a head")
         for name in ("max_sequences", "sequence_length", "vocabulary", "warmup", "held_out"):
-            _check_integer(name, getattr(self, name), 1)
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            whole(name, getattr(self, name))
+        _check_integers("seeds", self.seeds, 0)
+        if len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds={self.seeds!r} must be different integers, one or more")
-        for seed in self.seeds:
-            _check_integer("seeds", seed, 0)
         if not 2 <= self.vocabulary <= 257:
             raise InputError(f"vocabulary={self.vocabulary} must be 2 to 257: common bytes and one for the others")
-        if isinstance(self.learning_rate, bool) or not 0 < self.learning_rate < np.inf:
-            raise InputError(f"learning_rate={self.learning_rate!r} must be a positive number, such as 4e-3")
+        rate = "a positive number, such as 4e-3"
+        if not 0 < numeric("learning_rate", self.learning_rate, rate, ndim=0) < np.inf:
+            raise InputError(f"learning_rate={self.learning_rate!r} must be {rate}")
         if not self.runs():
             raise InputError(f"max_sequences={self.max_sequences} is below the smallest batch times steps: raise it")
 
@@ -143,8 +146,13 @@ def run_grid(
     >>> run_grid(tiny, "to be or not to be " * 99, "not to be " * 20)[["N", "B", "K"]].values.tolist()
     [[2048, 2, 8], [2048, 2, 16], [2048, 4, 8]]
     """
-    symbols = _alphabet(tasks.byte_tokens(train_text), config.vocabulary)
+    if not isinstance(config, GridConfig):
+        raise InputError(f"config={config!r} must be a GridConfig")
     length = config.sequence_length + 1
+    for name, text in (("train_text", train_text), ("held_out_text", held_out_text)):
+        if not isinstance(text, str) or len(text.encode()) < length:
+            raise InputError(f"{name}={text!r} must be text of {length} bytes or more: a sequence and the byte before")
+    symbols = _alphabet(tasks.byte_tokens(train_text), config.vocabulary)
     train, held = (
         tasks.segments(symbols[tasks.byte_tokens(text)], length, limit)
         for text, limit in ((train_text, None), (held_out_text, config.held_out))
@@ -213,16 +221,13 @@ def _alphabet(tokens: Int64[Tensor, " bytes"], vocabulary: int) -> Int64[Tensor,
     return symbols
 
 
-def _check_integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}={value!r} must be an integer of at least {least}")
-
-
-def _check_rising(name: str, values: tuple[int, ...]) -> None:
-    if not values or list(values) != sorted(set(values)):
-        raise InputError(f"{name}={values!r} must be rising integers, one or more")
+def _check_integers(name: str, values: tuple[int, ...], least: int) -> None:
+    if not isinstance(values, tuple | list) or not values:
+        raise InputError(f"{name}={values!r} must be a tuple of integers, one or more")
     for value in values:
-        _check_integer(name, value, 1)
+        whole(name, value, least)
+    if list(values) != sorted(set(values)) and name != "seeds":
+        raise InputError(f"{name}={values!r} must be rising integers, one or more")
 
 
 QUICK = GridConfig(

@@ -200,7 +200,7 @@ def trajectory(
     Raises
     ------
     InputError
-        If a stream is too short for one pass, or a loss is no longer finite.
+        If a stream is too short for one pass, or a loss diverges: beyond ten times that of blind guesses.
 
     Examples
     --------
@@ -214,6 +214,7 @@ def trajectory(
     needed = batch * checkpoints[-1]
     if (shortest := min(len(stream) for stream in streams)) < needed:
         raise InputError(f"the text has {shortest} segments and one pass of batch={batch} needs {needed}: add text")
+    diverged = 10 * np.log(weights["embedding"].shape[1])
     optimiser = torch.optim.Adam(weights.values(), lr=learning_rate, fused=True)
     for step in range(checkpoints[-1]):
         tokens = torch.stack([stream[step * batch : (step + 1) * batch] for stream in streams])
@@ -225,8 +226,9 @@ def trajectory(
         optimiser.step()
         if step + 1 in checkpoints:
             losses = held_out_losses(weights, held_out)
-            if not np.isfinite(losses).all():
-                raise InputError(f"a loss is not finite after {step + 1} steps: lower learning_rate={learning_rate}")
+            if not (losses <= diverged).all():  # NaN as well
+                told = f"training diverged to a loss of {losses.max():g} after {step + 1} steps"
+                raise InputError(f"{told}: lower learning_rate={learning_rate}")
             yield step + 1, losses
 
 

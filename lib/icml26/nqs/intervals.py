@@ -3,8 +3,10 @@
 The paper (NQS, Li and Maddison, arXiv 2605.09154) gives no uncertainty, as far as we know. Errors of a law are taken as
 multiplicative and exchangeable between runs: losses are drawn anew as fitted values times exp(a residual), the law is
 refitted to each draw (`resampled_fits`), and every prediction of every refit is again multiplied by every residual
-(`prediction_interval`). So an interval holds the uncertainty of the parameters and the scatter of single runs, but not
-that the law itself may bend outside the runs. How a law is fitted and what it predicts is for its regressor.
+(`prediction_interval`). Residuals of ln loss are centred and widened by ``sqrt(runs / (runs - parameters))``, because a
+fit makes them smaller than the errors. So an interval holds the uncertainty of the parameters and the scatter of single
+runs, but not that the law itself may bend outside the runs. How a law is fitted and what it predicts is for its
+regressor.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from icml26.errors import InputError
+from icml26.nqs.checks import whole
 from icml26.stats import Interval
 
 __all__ = ["prediction_interval", "resampled_fits"]
@@ -33,9 +36,6 @@ def resampled_fits(
     progress: Callable[[str], None] | None = None,
 ) -> list[Fitted]:
     """Refit a law to losses that are drawn anew around its fit.
-
-    Residuals of ln loss are centred and widened by ``sqrt(runs / (runs - parameters))``, because a fit makes them
-    smaller than the errors.
 
     Parameters
     ----------
@@ -71,12 +71,9 @@ def resampled_fits(
     >>> bool(1.9 < min(means) < max(means) < 2.1)
     True
     """
-    if y.size <= parameters:
-        raise InputError(f"{y.size} runs leave no residual to resample after {parameters} parameters; give more runs")
-    if not isinstance(resamples, int | np.integer) or isinstance(resamples, bool) or resamples < 2:
-        raise InputError(f"resamples={resamples!r} must be an integer of at least 2; 100 is usual")
-    residuals = np.log(y / fitted)
-    residuals = (residuals - residuals.mean()) * np.sqrt(y.size / (y.size - parameters))
+    whole("resamples", resamples, 2)
+    whole("seed", seed, 0)
+    residuals = _errors(np.log(y / fitted), parameters)
     rng = np.random.default_rng(seed)
     found = []
     for i in range(resamples):
@@ -91,6 +88,7 @@ def prediction_interval(
     predictions: Float[np.ndarray, "resamples runs"],
     residuals: Float[np.ndarray, " residuals"],
     *,
+    parameters: int | None = None,
     level: float = 0.95,
 ) -> Interval:
     """Quantiles of the predictions of all refits times all residuals.
@@ -103,18 +101,22 @@ def prediction_interval(
         Those of each refit.
     residuals
         Errors of ln loss of the predicting law at the runs it was fitted to.
+    parameters
+        How many numbers were fitted, to centre and widen the residuals as `resampled_fits` does; by default they are
+        taken as they are.
     level
         Share of new runs that the interval is to hold.
 
     Returns
     -------
     Interval
-        ``value``, ``low`` and ``high`` for each prediction.
+        ``value``, ``low`` and ``high`` for each prediction. The value is what was given; residuals that are not centred
+        move both ends, even beyond it.
 
     Raises
     ------
     InputError
-        If the level is not between 0 and 1.
+        If the level is not between 0 and 1, or there are no more residuals than parameters.
 
     Examples
     --------
@@ -124,6 +126,8 @@ def prediction_interval(
     """
     if not isinstance(level, float | np.floating) or not 0 < level < 1:
         raise InputError(f"level={level!r} must lie between 0 and 1, such as 0.95")
+    if parameters is not None:
+        residuals = _errors(residuals, parameters)
     ends = (1 - level) / 2, (1 + level) / 2
     size = max(1, _WORKSPACE // (len(predictions) * len(residuals)))
     quantiles = [
@@ -132,3 +136,11 @@ def prediction_interval(
     ]
     low, high = np.exp(np.hstack(quantiles))
     return Interval(value, low, high)
+
+
+def _errors(residuals: Float[np.ndarray, " runs"], parameters: int) -> Float[np.ndarray, " runs"]:
+    """Residuals of a fit, centred, and widened to the size of the errors."""
+    runs = residuals.size
+    if runs <= parameters:
+        raise InputError(f"{runs} runs leave no residual to resample after {parameters} parameters; give more runs")
+    return (residuals - residuals.mean()) * np.sqrt(runs / (runs - parameters))

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.special import zeta
 
 from icml26.errors import InputError
+from icml26.nqs.checks import numeric
 from icml26.nqs.quadrature import fine, paper
 from icml26.nqs.theta import RELEASED, STEP, Theta
 
@@ -47,6 +48,7 @@ class Loss(NamedTuple):
         return self.irreducible + self.approximation + self.bias + self.variance
 
 
+@np.errstate(all="ignore")  # `_loss` refuses what is not finite
 def exact_loss(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, step: float = STEP) -> Loss:
     """Sum all N terms of the constant-step loss: the reference that `loss` approximates.
 
@@ -71,7 +73,8 @@ def exact_loss(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, step: 
     Raises
     ------
     InputError
-        If an argument is out of its range, not a number, or the shapes do not broadcast.
+        If an argument is out of its range, not a number, the shapes do not broadcast, or the numbers are so extreme
+        that no finite loss comes out.
 
     Examples
     --------
@@ -93,6 +96,7 @@ def exact_loss(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, step: 
     return _loss(theta, N, bias, variance / B, shape)
 
 
+@np.errstate(all="ignore")
 def loss(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, step: float = STEP) -> Loss:
     """Evaluate the constant-step loss in a time that depends neither on N nor on K (the paper's "standard" form).
 
@@ -128,6 +132,7 @@ def loss(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, step: float 
     return _loss(theta, N, bias, variance / B, shape)
 
 
+@np.errstate(all="ignore")
 def adjusted_loss(
     theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, *, norm: ArrayLike | None = None, step: float = STEP
 ) -> Loss:
@@ -220,6 +225,9 @@ def _terms(theta: Theta, n: np.ndarray, K: np.ndarray, step: float) -> tuple[np.
 
 def _loss(theta: Theta, N: np.ndarray, bias: np.ndarray, variance: np.ndarray, shape: tuple[int, ...]) -> Loss:
     parts = np.full(N.size, theta.e_irr), theta.P / 2 * zeta(theta.p, N + 1), bias, variance
+    if not np.isfinite(parts).all():
+        where = "no finite loss in floating point at these N, B and K"
+        raise InputError(f"{theta} has {where}: use q and r of a fit's size, below 20, no tiny B and no vast N")
     return Loss(*(part.reshape(shape)[()] for part in parts))
 
 
@@ -232,7 +240,9 @@ def _checked(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, step: float
     """The arguments as flat arrays of one length, then the shape of the result, then what else broadcasts with them."""
     if not isinstance(theta, Theta):
         raise InputError(f"theta={theta!r} must be an icml26.nqs.Theta; read one with Theta.from_json")
-    _numbers("step", step, lambda x: (x > 0) & (x * theta.Q < 2), f"above 0 and below 2/Q = {2 / theta.Q:.6g}")
+    allowed = f"above 0 and below 2/Q = {2 / theta.Q:.6g}"
+    numeric("step", step, f"one number, {allowed}", ndim=0)
+    _numbers("step", step, lambda x: (x > 0) & (x * theta.Q < 2), allowed)
     arrays = [
         _numbers("N", N, lambda x: (x >= 1) & (x == np.floor(x)), "a whole number of parameters, at least 1"),
         _numbers("B", B, lambda x: x > 0, "a number of sequences above 0"),
@@ -249,10 +259,7 @@ def _checked(theta: Theta, N: ArrayLike, B: ArrayLike, K: ArrayLike, step: float
 
 
 def _numbers(name: str, values: ArrayLike, allowed: Callable[[np.ndarray], np.ndarray], what: str) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iuf":
-        raise InputError(f"{name}={values!r} must be {what}")
-    array = array.astype(float)
+    array = numeric(name, values, what)
     wrong = ~(allowed(array) & (np.isfinite(array) | (name == "norm") & ~np.isnan(array)))
     if wrong.any():
         raise InputError(f"{name}={array[wrong][0]} must be {what}")

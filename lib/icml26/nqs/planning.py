@@ -15,6 +15,7 @@ from jaxtyping import Float, Float64
 from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
+from icml26.nqs.checks import numeric, whole
 from icml26.nqs.measurements import SEQUENCE_LENGTH
 from icml26.nqs.scoring import Predict
 
@@ -23,6 +24,7 @@ __all__ = ["Plan", "frontier", "plan"]
 _GRID = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in (11, 11, 4)), indexing="ij"), -1).reshape(-1, 3)
 _STENCIL = np.stack(np.meshgrid(*[(-1.0, 0.0, 1.0)] * 3, indexing="ij"), -1).reshape(-1, 3)
 _RESOLUTION = 0.005  # of the search, in logarithms
+_MOST = 1e60  # of a limit; far beyond, a law leaves floating point
 _INDIFFERENT = 1e-7  # relative loss below which plans are equally good
 
 
@@ -104,14 +106,9 @@ def plan(
         ...
     icml26.errors.InputError: compute=700 excludes even smallest=(1, 1, 1), which takes 768; raise it
     """
-    limits = {
-        "compute": compute,
-        "tokens": tokens,
-        "steps": steps,
-        "max_parameters": max_parameters,
-        "max_batch": max_batch,
-    }
-    return _plans(predict, limits, smallest, sequence_length)[0]
+    budget = None if compute is None else _positive("compute", compute, 0)
+    limits = {"tokens": tokens, "steps": steps, "max_parameters": max_parameters, "max_batch": max_batch}
+    return _plans(predict, budget, limits, smallest, sequence_length)[0]
 
 
 def frontier(
@@ -151,18 +148,10 @@ def frontier(
     >>> path["binding"].tolist()
     [('compute',), ('compute', 'max_parameters')]
     """
-    budgets = np.asarray(compute)
-    if budgets.ndim != 1 or budgets.size == 0 or budgets.dtype.kind not in "iuf":
-        raise InputError(f"compute={compute!r} must be a list of one or more limits, in FLOPs")
-    limits = {
-        "compute": budgets.astype(float),
-        "tokens": tokens,
-        "steps": steps,
-        "max_parameters": max_parameters,
-        "max_batch": max_batch,
-    }
-    found = pd.DataFrame(_plans(predict, limits, smallest, sequence_length), columns=Plan._fields)
-    found.insert(0, "budget", budgets.astype(float))
+    budgets = _positive("compute", compute, 1)
+    limits = {"tokens": tokens, "steps": steps, "max_parameters": max_parameters, "max_batch": max_batch}
+    found = pd.DataFrame(_plans(predict, budgets, limits, smallest, sequence_length), columns=Plan._fields)
+    found.insert(0, "budget", budgets)
     return found
 
 
@@ -193,16 +182,22 @@ class _Limits(NamedTuple):
 
 
 def _plans(
-    predict: Predict, limits: Mapping[str, object], smallest: tuple[int, int, int], sequence_length: int
+    predict: Predict,
+    budgets: Float64[np.ndarray, " budgets"] | None,
+    limits: Mapping[str, float | None],
+    smallest: tuple[int, int, int],
+    sequence_length: int,
 ) -> list[Plan]:
     if not callable(predict):
         raise InputError(f"predict={predict!r} must map rows of N, B and K to losses, such as fitted.predict")
-    _whole("sequence_length", sequence_length)
+    whole("sequence_length", sequence_length)
+    smallest = smallest.tolist() if isinstance(smallest, np.ndarray) else smallest
     if not isinstance(smallest, tuple | list) or len(smallest) != 3:
         raise InputError(f"smallest={smallest!r} must give the least N, B and K")
     for least in smallest:
-        _whole("smallest", least)
-    given = {name: _positive(name, limit) for name, limit in limits.items() if limit is not None}
+        whole("smallest", least)
+    given = {} if budgets is None else {"compute": budgets}
+    given |= {name: _positive(name, limit, 0) for name, limit in limits.items() if limit is not None}
     if not {"compute", "max_parameters"} & given.keys():
         raise InputError("the limits leave the model size unbounded; give compute or max_parameters")
     if not {"compute", "tokens"} & given.keys() and not {"steps", "max_batch"} <= given.keys():
@@ -210,8 +205,8 @@ def _plans(
     for name, use in _uses(*map(int, smallest), sequence_length).items():
         if name in given and (least := given[name].min()) < use:
             raise InputError(f"{name}={least:g} excludes even smallest={tuple(smallest)}, which takes {use}; raise it")
-    budgets = max(limit.size for limit in given.values())
-    columns = {name: np.broadcast_to(given.get(name, np.inf), budgets)[:, None] for name in limits}
+    count = max(limit.size for limit in given.values())
+    columns = {name: np.broadcast_to(given.get(name, np.inf), count)[:, None] for name in ("compute", *limits)}
     units = {"compute": 6 * sequence_length, "tokens": sequence_length}
     scaled = {name: _whole_units(column, units.get(name, 1)) for name, column in columns.items()}
     best = _search(predict, _Limits(**scaled, smallest=tuple(smallest)))
@@ -275,7 +270,7 @@ def _evaluated(
 ) -> Float64[np.ndarray, "budgets candidates 4"]:
     sizes = np.stack(np.broadcast_arrays(N, B, K), -1)
     rows, back = np.unique(sizes.reshape(-1, 3), axis=0, return_inverse=True)
-    losses = np.asarray(predict(rows), dtype=float)
+    losses = numeric("predict(X)", predict(rows), "one loss for each row of X")
     if losses.shape != (len(rows),) or not np.isfinite(losses).all():
         raise InputError(f"predict gave shape {losses.shape} or no finite losses for {len(rows)} rows of N, B and K")
     return np.concatenate([sizes, losses[back].reshape(*sizes.shape[:2], 1)], -1)
@@ -299,15 +294,10 @@ def _whole_units(limits: np.ndarray, unit: int) -> np.ndarray:
     return np.array([[limit if np.isinf(limit) else float(int(limit) // unit)] for (limit,) in limits.tolist()])
 
 
-def _positive(name: str, limit: object) -> np.ndarray:
-    array = np.atleast_1d(np.asarray(limit))
-    if array.dtype.kind not in "iuf" or not ((array > 0) & np.isfinite(array)).all() or array.ndim != 1:
-        raise InputError(f"{name}={limit!r} must be a positive number, or None for no limit")
-    if name != "compute" and np.ndim(limit):
-        raise InputError(f"{name}={limit!r} must be one number; only frontier's compute may be several")
-    return array.astype(float)
-
-
-def _whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} holds {value!r}; it must be a whole number of at least 1")
+def _positive(name: str, limit: object, ndim: int) -> Float64[np.ndarray, " limits"]:
+    expected = f"a positive number of at most {_MOST:g}, or None for no limit"
+    expected = f"a list of one or more limits, each {expected.split(',')[0]}" if ndim else expected
+    array = np.atleast_1d(numeric(name, limit, expected, ndim=ndim))
+    if not ((array > 0) & (array <= _MOST)).all():
+        raise InputError(f"{name}={limit!r} must be {expected}")
+    return array

@@ -12,9 +12,11 @@ from icml26.errors import InputError
 from icml26.nqs.model import Model
 from icml26.nqs.theta import Theta
 
-__all__ = ["NAMES", "Problem", "checked_runs", "to_theta", "variable"]
+__all__ = ["LOSS_RANGE", "NAMES", "Problem", "checked_runs", "to_theta", "variable"]
 
 NAMES = ("p", "q", "P", "Q", "e_irr", "R", "r")
+LOSS_RANGE = 1e-30, 1e30
+"""Measured losses must lie between: beyond, squares and exponentials of a fit leave floating point."""
 
 
 class Problem:
@@ -134,7 +136,7 @@ def checked_runs(X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     X : array-like, shape (runs, 3)
         Parameters N, batch size B and steps K.
     y : array-like, shape (runs,)
-        Losses in nats per token, positive.
+        Losses in nats per token, between the two of `LOSS_RANGE`.
 
     Returns
     -------
@@ -145,7 +147,10 @@ def checked_runs(X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     InputError
         If shapes do not fit together or a value is out of range.
     """
-    X, y = (np.asarray(values) for values in (X, y))
+    try:
+        X, y = (np.asarray(values) for values in (X, y))
+    except ValueError:
+        raise InputError("X or y is ragged; give rows of N, B and K, and one loss for each") from None
     if X.ndim != 2 or X.shape[1] != 3 or X.dtype.kind not in "iuf":
         raise InputError(f"X has shape {X.shape} of {X.dtype}; give numbers in three columns N, B and K")
     if y.shape != X.shape[:1] or y.dtype.kind not in "iuf":
@@ -156,9 +161,11 @@ def checked_runs(X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
             wrong |= column != np.floor(column)
         if wrong.any():
             raise InputError(f"{name}={column[wrong][0]} in X must be " + _RANGES[name])
-    wrong = ~(np.isfinite(y) & (y > 0))
+    wrong = ~((y >= LOSS_RANGE[0]) & (y <= LOSS_RANGE[1]))
     if wrong.any():
-        raise InputError(f"y={y[wrong][0]} must be a finite loss above 0, in nats per token")
+        raise InputError(
+            f"y={y[wrong][0]} must be a finite loss above 0, {LOSS_RANGE[0]:g} to {LOSS_RANGE[1]:g} nats per token"
+        )
     return X.astype(float), y.astype(float)
 
 

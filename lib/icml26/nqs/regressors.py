@@ -18,6 +18,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icml26.errors import InputError
+from icml26.nqs.checks import whole
 from icml26.nqs.fitting import Search, fit, refit
 from icml26.nqs.intervals import prediction_interval, resampled_fits
 from icml26.nqs.law import INITIAL_VARIANCE, Theta, adjusted_loss, loss
@@ -121,6 +122,9 @@ class NQSRegressor(RegressorMixin, BaseEstimator):
         )
         self.theta_, self.objective_ = self.search_.theta, self.search_.objective
         self._runs, self._resampled = (X, y), {}
+        # Intervals refit what was fitted, whatever the options have become since.
+        delta = (self.search or Search()).delta
+        self._refit = {"loss": self.loss, "tie": self.tie, "delta": delta, "tolerance": 1e-6}
         return self
 
     def predict(self, X: Float[ArrayLike, "runs 3"]) -> Float[np.ndarray, " runs"]:
@@ -139,11 +143,12 @@ class NQSRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         InputError
-            If X is out of range.
+            If X or an option that was set since the fit is out of range.
         sklearn.exceptions.NotFittedError
             Before `fit`.
         """
         check_is_fitted(self, "theta_")
+        self._check_options()
         return self._predict(self.theta_, validate_data(self, X, dtype=float, reset=False))
 
     def predict_interval(
@@ -189,20 +194,22 @@ class NQSRegressor(RegressorMixin, BaseEstimator):
             )
         X = np.asarray(X, dtype=float)
         runs, y = self._runs
+        parameters = 7 - self._refit["tie"]
+        whole("seed", seed, 0)
+        whole("resamples", resamples, 2)
         if (resamples, seed) not in self._resampled:
-            delta = (self.search or Search()).delta
-            options = {"loss": self.loss, "tie": self.tie, "delta": delta, "tolerance": 1e-6}
             self._resampled[resamples, seed] = resampled_fits(
-                lambda drawn: refit(runs, drawn, self.theta_, **options)[0],
+                lambda drawn: refit(runs, drawn, self.theta_, **self._refit)[0],
                 loss(self.theta_, *runs.T).total,
                 y,
-                parameters=7 - self.tie,
+                parameters=parameters,
                 resamples=resamples,
                 seed=seed,
                 progress=progress,
             )
         predictions = np.stack([self._predict(theta, X) for theta in self._resampled[resamples, seed]])
-        return prediction_interval(value, predictions, np.log(y / self._predict(self.theta_, runs)), level=level)
+        residuals = np.log(y / self._predict(self.theta_, runs))
+        return prediction_interval(value, predictions, residuals, parameters=parameters, level=level)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Write the parameters as JSON with the official package's keys, as `Theta.to_json` does."""
@@ -252,7 +259,7 @@ class NQSRegressor(RegressorMixin, BaseEstimator):
         if not isinstance(self.tie, bool | np.bool_):
             raise InputError(f"tie={self.tie!r} must be True or False")
         number = isinstance(self.norm, Real) and not isinstance(self.norm, bool)
-        if self.norm is not None and not (number and self.norm > 0):
+        if self.norm is not None and not (number and 0 < self.norm < np.inf):
             raise InputError(f"norm={self.norm!r} must be above 0, or None for {INITIAL_VARIANCE:g} per parameter")
 
     def __sklearn_tags__(self) -> Tags:

@@ -5,6 +5,7 @@ the numbers imply is `icml26.nqs.law`'s business, finding them `icml26.nqs.fitti
 """
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -59,9 +60,13 @@ class Theta:
         for field in fields(self):
             value = getattr(self, field.name)
             number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-            if not number or not np.isfinite(value):
+            try:
+                value = float(value) if number else value
+            except OverflowError:  # an integer of some 400 digits
+                value = math.inf
+            if not number or not math.isfinite(value):
                 raise InputError(f"{field.name}={value!r} must be a finite number")
-            object.__setattr__(self, field.name, float(value))
+            object.__setattr__(self, field.name, value)
         if self.p <= 1:
             raise InputError(f"p={self.p} must be above 1, or the risk of all directions together is infinite")
         for name in ("q", "P", "Q", "R"):
@@ -85,6 +90,11 @@ class Theta:
         str
             The JSON text.
 
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+
         Examples
         --------
         >>> Theta.from_json(RELEASED.to_json()) == RELEASED
@@ -92,7 +102,10 @@ class Theta:
         """
         text = json.dumps(asdict(self), indent=2) + "\n"
         if path is not None:
-            write_atomic(path, text)
+            try:
+                write_atomic(path, text)
+            except (OSError, ValueError, TypeError) as error:
+                raise InputError(f"path={path!r} cannot be written ({error}); name a file") from None
         return text
 
     @classmethod
@@ -102,7 +115,7 @@ class Theta:
         Parameters
         ----------
         source
-            Path of a file, or the text itself (it starts with a brace).
+            Path of a file, or the text itself (it starts with a brace, a bracket or a quotation mark).
 
         Returns
         -------
@@ -112,17 +125,20 @@ class Theta:
         Raises
         ------
         InputError
-            If the file is missing, is not JSON, or its keys are not those of the official package.
+            If the source is neither, the file cannot be read, is not JSON, or its keys are not those of the official
+            package.
 
         Examples
         --------
         >>> Theta.from_json('{"p": 1.5, "q": 1, "P": 4, "Q": 0.8, "e_irr": 1.2, "R": 3, "r": 1}').P
         4.0
         """
-        text = source if isinstance(source, str) and source.lstrip().startswith("{") else _read(source)
+        if not isinstance(source, str | os.PathLike):
+            raise InputError(f"source={source!r} must be the path of a JSON file, or JSON text")
+        text = source if isinstance(source, str) and source.lstrip().startswith(("{", "[", '"')) else _read(source)
         try:
             found = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # no JSON, or a number or nesting beyond Python's limits
             raise InputError(f"the parameters are not JSON ({error}); write them with Theta.to_json") from None
         names = [field.name for field in fields(cls)]
         if not isinstance(found, dict) or set(found) != set(names):
@@ -134,8 +150,9 @@ class Theta:
 def _read(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a JSON file written by Theta.to_json") from None
+    except (OSError, ValueError) as error:  # the latter for bytes that are not UTF-8 and for a path with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{str(path)!r}: {reason}; name a JSON file written by Theta.to_json") from None
 
 
 RELEASED = Theta(p=1.11313, q=0.58424, P=3.39269, Q=0.88533, e_irr=0.35450, R=8.41003, r=2.58293)

@@ -10,7 +10,18 @@ from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
 
-__all__ = ["checked_cap", "checked_count", "checked_lengths", "checked_positive", "checked_reals", "checked_share"]
+__all__ = [
+    "checked_cap",
+    "checked_count",
+    "checked_lengths",
+    "checked_location",
+    "checked_positive",
+    "checked_reals",
+    "checked_scalar",
+    "checked_share",
+]
+
+_FURTHEST = 1000  # of ln tokens: exp of it is beyond every float
 
 
 def checked_reals(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -40,9 +51,9 @@ def checked_reals(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
     try:
         array = np.asarray(value)
         numbers = array.astype(float)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{name}={value!r} must be numbers: {error}") from error
-    if array.dtype == bool or array.dtype.kind == "c":
+    if array.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {array.dtype} values; give real numbers")
     if not np.isfinite(numbers).all():
         raise InputError(f"{name} holds {numbers[~np.isfinite(numbers)].flat[0]}; give finite numbers")
@@ -74,6 +85,63 @@ def checked_positive(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
     numbers = checked_reals(name, value)
     if not (numbers > 0).all():
         raise InputError(f"{name} holds {numbers[numbers <= 0].flat[0]:g}; give numbers above 0")
+    return numbers
+
+
+def checked_scalar(name: str, value: float) -> float:
+    """One finite number above 0.
+
+    Parameters
+    ----------
+    name, value
+        As in `checked_reals`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_scalar("nu", 3.5)
+    3.5
+    """
+    numbers = checked_positive(name, value)
+    if numbers.ndim:
+        raise InputError(f"{name}={value!r} must be one number for all prompts, above 0")
+    return float(numbers)
+
+
+def checked_location(name: str, value: ArrayLike) -> Float[np.ndarray, "..."]:
+    """Finite numbers that can be logarithms of lengths, from -1000 to 1000.
+
+    Parameters
+    ----------
+    name, value
+        As in `checked_reals`.
+
+    Returns
+    -------
+    float array of the same shape
+
+    Raises
+    ------
+    InputError
+        If it is not that.
+
+    Examples
+    --------
+    >>> checked_location("mu", [5.0])
+    array([5.])
+    """
+    numbers = checked_reals(name, value)
+    if (np.abs(numbers) > _FURTHEST).any():
+        worst = numbers[np.abs(numbers) > _FURTHEST].flat[0]
+        raise InputError(f"{name} holds {worst:g}; give logarithms of tokens, from {-_FURTHEST} to {_FURTHEST}")
     return numbers
 
 
@@ -169,7 +237,7 @@ def checked_count(name: str, value: int, least: int) -> int:
 
 
 def checked_lengths(
-    lengths: Int[ArrayLike, "prompts samples"], cap: int | None, least: int = 1
+    lengths: Int[ArrayLike, "prompts samples"], cap: int | None, least: int = 1, name: str = "lengths"
 ) -> Int[np.ndarray, "prompts samples"]:
     """Whole lengths from 1 to the cap, one row per prompt.
 
@@ -181,6 +249,8 @@ def checked_lengths(
         Largest length, None for no bound.
     least : int
         Fewest samples per prompt.
+    name : str
+        What the argument is called.
 
     Returns
     -------
@@ -196,13 +266,16 @@ def checked_lengths(
     >>> checked_lengths([[3, 8]], cap=8)
     array([[3, 8]])
     """
-    array = np.asarray(lengths)
+    try:
+        array = np.asarray(lengths)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is no array: {error}; give integers, as many for every prompt") from error
     if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise InputError(f"lengths is {array.dtype} of shape {array.shape}; give integers, one row per prompt")
+        raise InputError(f"{name} is {array.dtype} of shape {array.shape}; give integers, one row per prompt")
     if array.shape[1] < least or not len(array):
-        raise InputError(f"lengths has shape {array.shape}; give prompts with at least {least} samples each")
+        raise InputError(f"{name} has shape {array.shape}; give prompts with at least {least} samples each")
     if array.min() < 1:
-        raise InputError(f"lengths holds {array.min()}; count the end token, so that each is at least 1")
+        raise InputError(f"{name} holds {array.min()}; count the end token, so that each is at least 1")
     if cap is not None and array.max() > checked_cap(cap, whole=True):
-        raise InputError(f"lengths holds {array.max()}, which is above cap={cap!r}; give the cap of the sampling")
+        raise InputError(f"{name} holds {array.max()}, which is above cap={cap!r}; give the cap of the sampling")
     return array

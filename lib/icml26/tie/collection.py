@@ -5,13 +5,15 @@ The paper (TIE, Zheng et al., arXiv 2604.00499) has 45,000 prompts of LMSYS-Chat
 own, so that the same cells run at both scales. No prompt is in both sets; of docstrings they come from different files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from icml26 import models
+from icml26.errors import InputError
 from icml26.tie import answers, docstring_lm, docstrings
 from icml26.tie.answers import Answers
+from icml26.tie.checks import checked_count
 
 __all__ = ["Collected", "Collection", "collect"]
 
@@ -31,6 +33,8 @@ class Collection:
         Prompts for such a model, as `icml26.tie.answers.prompts` takes them; the model of docstrings has its own.
     training_steps : int
         Of the small model.
+    packages : sequence of str
+        Whose source files it learns, as `icml26.tie.docstrings.pairs` takes them.
     training_prompts, label_samples : int
         Prompts to learn from, and answers to each.
     test_prompts, test_samples : int
@@ -39,6 +43,11 @@ class Collection:
         Most tokens (bytes, for docstrings) of an answer.
     seed : int
         Of weights, prompts and answers.
+
+    Raises
+    ------
+    InputError
+        If a name is no string, a number no positive integer, or the seed negative.
     """
 
     language_model: str = DOCSTRINGS
@@ -50,6 +59,16 @@ class Collection:
     test_samples: int = 100
     cap: int = docstring_lm.CAP
     seed: int = 0
+    packages: Sequence[str] = docstrings.PACKAGES
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name == "packages":
+                continue  # `docstrings.pairs` looks at them
+            if name not in ("language_model", "prompt_texts"):
+                checked_count(name, value, int(name != "seed"))
+            elif not isinstance(value, str):
+                raise InputError(f"{name}={value!r} must be a name, such as {type(self).__dict__[name]!r}")
 
 
 class Collected(NamedTuple):
@@ -102,7 +121,7 @@ def collect(config: Collection, progress: Callable[[str, int, int], None] | None
     say = progress or (lambda doing, done, total: None)
     wanted = (config.training_prompts, config.label_samples), (config.test_prompts, config.test_samples)
     if config.language_model == DOCSTRINGS:
-        pairs = docstrings.pairs()
+        pairs = docstrings.pairs(config.packages)
         parts = docstrings.split(pairs)
         steps = config.training_steps
         model = docstring_lm.train(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from icml26 import generation, training
 from icml26.errors import InputError
+from icml26.tie.checks import checked_count
 from icml26.tie.docstrings import KINDS, Pair
 
 __all__ = [
@@ -114,17 +115,26 @@ def prompt(text: str) -> Int64[Tensor, " tokens"]:
     Raises
     ------
     InputError
-        If the text ends in no kind.
+        If the text is no string of characters that UTF-8 has, or ends in no kind.
 
     Examples
     --------
     >>> prompt("a file:"), prompt("a code:")
     (tensor([256,  97, 257]), tensor([256,  97, 261]))
     """
+    if not isinstance(text, str):
+        raise InputError(f"prompt {text!r} must be a string, such as 'def f() code:'")
     signature, _, kind = text.rpartition(" ")
     if kind.rstrip(":") not in KINDS:
         raise InputError(f"prompt {text!r} must end in a kind of question and a colon: {', '.join(KINDS)}")
-    return torch.tensor([END, *signature.encode(), END + 1 + KINDS.index(kind.rstrip(":"))])
+    return torch.tensor([END, *_bytes("prompt", signature), END + 1 + KINDS.index(kind.rstrip(":"))])
+
+
+def _bytes(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name} {text!r} holds half a character (a surrogate); give text that UTF-8 has") from error
 
 
 def text(tokens: Int64[Tensor, " tokens"]) -> str:
@@ -180,7 +190,7 @@ def stream(pairs: Sequence[Pair], seed: int) -> Int64[Tensor, " tokens"]:
     tokens = [END]
     for index in np.random.default_rng(seed).permutation(len(pairs)):
         pair = pairs[index]
-        tokens += [*prompt(pair.prompt)[1:].tolist(), *pair.answer.encode()[:LONGEST_ANSWER], END]
+        tokens += [*prompt(pair.prompt)[1:].tolist(), *_bytes("answer", pair.answer)[:LONGEST_ANSWER], END]
     return torch.tensor(tokens)
 
 
@@ -269,11 +279,10 @@ def sample_lengths(
     """
     if not len(texts):
         raise InputError("texts is empty; give at least one prompt")
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise InputError(f"samples={samples!r} must be an integer of at least 1")
+    samples = checked_count("samples", samples, 1)
     prompts = [prompt(text) for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))  # like lengths together: little padding
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(checked_count("seed", seed, 0))
     lengths = np.empty((len(prompts), samples), dtype=np.int64)
     capped = np.empty((len(prompts), samples), dtype=bool)
     each = max(1, _ROWS // samples)

@@ -78,11 +78,11 @@ def fit_p_values(
     array([ True,  True,  True])
     """
     lengths = checked_lengths(lengths, cap, least=10)
-    if family not in FAMILIES:
+    if family not in list(FAMILIES):  # a list also takes what has no hash
         raise InputError(f"family={family!r} must be one of {', '.join(FAMILIES)}{nearest(family, FAMILIES)}")
     if method not in ("bootstrap", "plain", "held-out"):
         raise InputError(f"method={method!r} must be 'bootstrap', 'plain' or 'held-out'")
-    if statistic not in _DISTANCES or (statistic == "ad" and method != "bootstrap"):
+    if statistic not in list(_DISTANCES) or (statistic == "ad" and method != "bootstrap"):
         raise InputError(f"statistic={statistic!r} must be 'ks', or 'ad' with method='bootstrap'")
     resamples = checked_count("resamples", resamples, 19)
     generator = np.random.default_rng(checked_count("seed", seed, 0))

@@ -17,7 +17,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from icml26.errors import InputError
-from icml26.tie.checks import checked_reals
+from icml26.serving_types import is_number
+from icml26.tie.checks import checked_count, checked_reals
 
 __all__ = ["DEFAULTS", "Fitted", "Loss", "PredictorConfig", "fit", "standard"]
 
@@ -67,12 +68,15 @@ class PredictorConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name}={value!r} must be an integer of at least {least}")
-        if not (0 <= self.dropout < 1 and 0 < self.validation < 1):
-            raise InputError(f"dropout={self.dropout} and validation={self.validation} must be shares below 1")
-        if not (self.learning_rates and min(self.learning_rates) > 0):
-            raise InputError(f"learning_rates={self.learning_rates} must be positive, and one at least")
-        if not (self.weight_decays and min(self.weight_decays) >= 0):
-            raise InputError(f"weight_decays={self.weight_decays} must be 0 or more, and one at least")
+        shares = self.dropout, self.validation
+        if not (all(map(is_number, shares)) and 0 <= self.dropout < 1 and 0 < self.validation < 1):
+            raise InputError(f"dropout={self.dropout!r} and validation={self.validation!r} must be shares below 1")
+        for name, kind in (("learning_rates", "positive"), ("weight_decays", "0 or more")):
+            grid = getattr(self, name)
+            if not isinstance(grid, tuple | list) or not grid or not all(map(is_number, grid)):
+                raise InputError(f"{name}={grid!r} must be a tuple of numbers that are {kind}, and one at least")
+            if min(grid) < 0 or (kind == "positive" and min(grid) == 0):
+                raise InputError(f"{name}={grid!r} must be {kind}, and one at least")
 
 
 DEFAULTS = PredictorConfig()
@@ -129,7 +133,7 @@ def fit(
     Raises
     ------
     InputError
-        If either part would have fewer than two prompts.
+        If either part would have fewer than two prompts, or the seed is negative.
 
     Examples
     --------
@@ -140,6 +144,7 @@ def fit(
     >>> bool(np.abs(found.predict(seen) - seen[:, 0]).mean() < 0.3)
     True
     """
+    seed = checked_count("seed", seed, 0)
     held = round(config.validation * len(features))
     if not 2 <= held <= len(features) - 2:
         raise InputError(

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
-from icml26.tie.checks import checked_cap, checked_count, checked_positive, checked_reals, checked_share
+from icml26.tie.checks import checked_cap, checked_count, checked_reals, checked_scalar, checked_share
 
 __all__ = ["Law"]
 
@@ -53,9 +53,9 @@ class Law:
         Raises
         ------
         InputError
-            If q is no probability.
+            If q is no probability, or of another number than the requests.
         """
-        q = checked_reals("q", q)
+        q = self._aligned("q", q)
         if not ((q >= 0) & (q <= 1)).all():
             raise InputError(f"q={q.min():g} to {q.max():g} must be probabilities, from 0 to 1")
         with np.errstate(over="ignore"):
@@ -72,8 +72,13 @@ class Law:
         Returns
         -------
         array, shape (requests,)
+
+        Raises
+        ------
+        InputError
+            If x is not finite, or of another number than the requests.
         """
-        x = checked_reals("x", x)
+        x = self._aligned("x", x)
         with np.errstate(divide="ignore"):
             return self._sf((np.log(np.maximum(x, 0)) - self.mu) / self.sigma)
 
@@ -157,7 +162,7 @@ class Law:
         InputError
             If the floor or the cap is not positive, or the cap is below the floor.
         """
-        floor = checked_positive("floor", floor)
+        floor = checked_scalar("floor", floor)
         # 1 / X has the same kind of law with -mu.
         high = np.clip((self.mu - np.log(floor)) / self.sigma, -_LARGEST, _LARGEST)
         low = np.full_like(high, -np.inf)
@@ -191,13 +196,23 @@ class Law:
         Raises
         ------
         InputError
-            If the cap or the number is no positive integer.
+            If the cap or the number is no positive integer, or the generator is none.
         """
+        if not isinstance(generator, np.random.Generator):
+            raise InputError(f"generator={generator!r} must be a numpy Generator, such as np.random.default_rng(0)")
         cap = checked_cap(cap, whole=True)
         draws = self._draw(generator, 1 if samples is None else checked_count("samples", samples, 1))
         logs = np.minimum(self.mu[:, None] + self.sigma[:, None] * draws, np.log(cap))
         lengths = np.clip(np.rint(np.exp(logs)), 1, cap).astype(np.int64)
         return lengths[:, 0] if samples is None else lengths
+
+    def _aligned(self, name, value):
+        value = checked_reals(name, value)
+        try:
+            np.broadcast_shapes(value.shape, self.mu.shape)
+        except ValueError as error:
+            raise InputError(f"{name} has shape {value.shape}; give one, or one for each of {len(self)}") from error
+        return value
 
     def _end(self, cap):
         log_cap = np.log(checked_cap(cap))

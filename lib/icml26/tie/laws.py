@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from icml26.errors import InputError
-from icml26.tie.checks import checked_lengths, checked_positive, checked_reals
+from icml26.tie.checks import checked_lengths, checked_location, checked_positive, checked_scalar
 from icml26.tie.fitting import fit_free_log_t, fit_log_normal, fit_log_t
 from icml26.tie.law import Law
 from icml26.tie.quadrature import partial_expectation
@@ -45,7 +45,7 @@ class LogTLaw(Law):
     Raises
     ------
     InputError
-        If a parameter is not finite, sigma or nu is not positive, or the shapes differ.
+        If a parameter is not finite, mu beyond 1000, sigma or nu not positive, or the shapes differ.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class LogTLaw(Law):
     def __post_init__(self) -> None:
         _broadcast(
             self,
-            mu=checked_reals("mu", self.mu),
+            mu=checked_location("mu", self.mu),
             sigma=checked_positive("sigma", self.sigma),
             nu=checked_positive("nu", self.nu),
         )
@@ -100,7 +100,7 @@ class LogNormalLaw(Law):
     Raises
     ------
     InputError
-        If a parameter is not finite, sigma is not positive, or the shapes differ.
+        If a parameter is not finite, mu beyond 1000, sigma not positive, or the shapes differ.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class LogNormalLaw(Law):
     sigma: Float[np.ndarray, " requests"]
 
     def __post_init__(self) -> None:
-        _broadcast(self, mu=checked_reals("mu", self.mu), sigma=checked_positive("sigma", self.sigma))
+        _broadcast(self, mu=checked_location("mu", self.mu), sigma=checked_positive("sigma", self.sigma))
 
     def _sf(self, z):
         return special.ndtr(-z)
@@ -198,8 +198,7 @@ def fit_laws(
         nus = np.full(len(logs), 3.5)
         nus[known], (mu[known], sigma[known], _) = fit_free_log_t(*data, floor[known])
         return LogTLaw(mu, sigma, nus)
-    if np.ndim(checked_positive("nu", nu)):
-        raise InputError(f"nu={nu!r} must be one number for all prompts, such as 3.5, or None")
+    nu = checked_scalar("nu", nu)
     mu[known], sigma[known], _ = fit_log_t(*data, nu, floor[known])
     return LogTLaw(mu, sigma, nu)
 

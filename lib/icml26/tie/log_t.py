@@ -9,6 +9,8 @@ import numpy as np
 from scipy import special, stats
 
 from icml26.errors import InputError
+from icml26.serving_types import is_number
+from icml26.tie.checks import checked_reals
 
 __all__ = ["log_t"]
 
@@ -121,15 +123,23 @@ class LogTDistribution(stats.rv_continuous):
         Raises
         ------
         InputError
-            If a moment fit is asked for or data at or below a fixed loc are given.
+            If a moment fit is asked for; or data are no finite numbers, all censored, all equal though s is not fixed,
+            or at or below a fixed loc.
         """
         if str(kwds.get("method", "mle")).lower() == "mm":
             raise InputError("method='MM' needs moments, which a log-t law has not; use method='MLE'")
         if "loc" not in kwds:
             kwds.setdefault("floc", 0)
-        values = data._uncensor() if isinstance(data, stats.CensoredData) else np.asarray(data)
-        if "floc" in kwds and not (values > kwds["floc"]).all():
-            raise InputError(f"data holds {values.min():g}, not above floc={kwds['floc']:g}; give lengths above it")
+        censored = isinstance(data, stats.CensoredData)
+        values = checked_reals("data", data._uncensor() if censored else data)
+        if not values.size or (censored and not len(data._uncensored) + len(data._interval)):
+            raise InputError(f"data holds {values.size} numbers, none of them seen; give lengths that are not censored")
+        if "floc" in kwds and not (is_number(kwds["floc"]) and (values > kwds["floc"]).all()):
+            raise InputError(
+                f"data holds {values.min():g}, not above floc={kwds['floc']!r}; give lengths above it, a finite number"
+            )
+        if values.min() == values.max() and not {"fs", "f1", "fix_s"} & kwds.keys():
+            raise InputError(f"data holds {values.min():g} alone, which leaves s without a maximum; fix it by fs")
         return super().fit(data, *args, **kwds)
 
 

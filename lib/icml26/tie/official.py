@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from icml26.errors import InputError
+from icml26.tie.checks import checked_cap, checked_count, checked_share
 from icml26.tie.laws import LogTLaw
 from icml26.tie.policies import TIE, Decay
 
@@ -37,7 +38,7 @@ class MonteCarloLaw:
     Raises
     ------
     InputError
-        If draws is not a positive integer.
+        If the law is no `LogTLaw`, the seed is negative, or draws is not a positive integer.
 
     Examples
     --------
@@ -52,8 +53,10 @@ class MonteCarloLaw:
     draws: int = 10_000
 
     def __post_init__(self) -> None:
-        if isinstance(self.draws, bool) or not isinstance(self.draws, int) or self.draws < 1:
-            raise InputError(f"draws={self.draws!r} must be a positive integer; the official code takes 10000")
+        if not isinstance(self.law, LogTLaw):
+            raise InputError(f"law is of type {type(self.law).__name__}; give a LogTLaw, the official code's law")
+        checked_count("seed", self.seed, 0)
+        checked_count("draws", self.draws, 1)
 
     def __len__(self) -> int:
         return len(self.law)
@@ -66,7 +69,7 @@ class MonteCarloLaw:
         """Average of the capped draws above their percentile, or the percentile where none is, tokens."""
 
         def tail(lengths: np.ndarray) -> np.ndarray:
-            threshold = np.percentile(lengths, 100 * alpha, axis=1)
+            threshold = np.percentile(lengths, 100 * checked_share("alpha", alpha), axis=1)
             above = lengths > threshold[:, None]
             count = above.sum(axis=1)
             return np.where(count, (lengths * above).sum(axis=1) / np.maximum(count, 1), threshold)
@@ -75,12 +78,13 @@ class MonteCarloLaw:
 
     def _estimate(self, stream: int, cap: float, statistic) -> np.ndarray:
         generator = np.random.default_rng([self.seed, stream])
+        log_cap = np.log(checked_cap(cap))
         step = max(1, _WORKSPACE // self.draws)
         parts = []
         for start in range(0, len(self), step):
             law = self.law[start : start + step]
             logs = law.mu[:, None] + law.sigma[:, None] * generator.standard_t(law.nu[:, None], (len(law), self.draws))
-            parts.append(statistic(np.exp(np.minimum(logs, np.log(cap)))))
+            parts.append(statistic(np.exp(np.minimum(logs, log_cap))))
         return np.concatenate(parts)
 
 

@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from icml26.errors import InputError
-from icml26.tie.static_policies import FCFS, SEPT, WSEPT, FixedBeta, Median, OracleSJF, PointEstimate, as_scores, of_law
+from icml26.serving_types import is_number
+from icml26.tie.static_policies import (
+    FCFS,
+    SEPT,
+    WSEPT,
+    FixedBeta,
+    Median,
+    OracleSJF,
+    PointEstimate,
+    as_scores,
+    of_law,
+    too_few,
+)
 
 if TYPE_CHECKING:
     from icml26.serving import QueueState, Request
@@ -53,12 +65,25 @@ def beta(waiting: int, batch: int, *, low: float = 0.1, high: float = 0.5, slope
     float
         Between `low` and `high`.
 
+    Raises
+    ------
+    InputError
+        If `waiting` is negative, `batch` not positive, or any argument no number.
+
     Examples
     --------
     >>> [beta(waiting, 32) for waiting in (1, 32, 64, 160, 5000)]
     [0.1, 0.1, 0.2, 0.5, 0.5]
     """
-    return min(high, max(low, slope * waiting / batch))
+    try:
+        if waiting >= 0 and batch > 0:
+            return min(high, max(low, slope * waiting / batch))
+    except TypeError:
+        pass
+    raise InputError(
+        f"waiting={waiting!r}, batch={batch!r}, low={low!r}, high={high!r}, slope={slope!r} do not make a beta: give "
+        "numbers, waiting 0 or more and batch 1 or more"
+    )
 
 
 @dataclass(frozen=True)
@@ -151,9 +176,12 @@ class TIE:
 
     def __post_init__(self) -> None:
         _check_number("alpha", self.alpha, 0.0, 1.0, "such as 0.9 for the worst tenth")
-        if not 0 <= self.beta_low <= self.beta_high < math.inf or not 0 <= self.slope < math.inf:
+        rule = self.beta_low, self.beta_high, self.slope
+        if not all(map(is_number, rule)) or not 0 <= self.beta_low <= self.beta_high or self.slope < 0:
             betas = f"beta_low={self.beta_low!r}, beta_high={self.beta_high!r}, slope={self.slope!r}"
             raise InputError(f"{betas} do not make a rule: use 0 <= beta_low <= beta_high and slope >= 0")
+        if not isinstance(self.decay, Decay | None):
+            raise InputError(f"decay={self.decay!r} must be a Decay, such as Decay(factor=0.9), or None")
         if self.refresh_every is not None:
             _check_number("refresh_every", self.refresh_every, 0.0, math.inf, "in seconds, or None")
             if self.decay is not None and self.decay.every != self.refresh_every:
@@ -179,7 +207,10 @@ class TIE:
         """Place of a request in the queue, lowest first: Eq. 11 with the beta of this queue, without discount."""
         weight = beta(queue.waiting, queue.batch, low=self.beta_low, high=self.beta_high, slope=self.slope)
         mean, tail = self._parts
-        score = mean[request.index] + weight * tail[request.index]
+        try:
+            score = mean[request.index] + weight * tail[request.index]
+        except IndexError:
+            raise too_few(request.index, len(mean)) from None
         return max(1, round(score)) if self.rounded else score
 
     @property

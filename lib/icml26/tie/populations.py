@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Float, Int64, Integer
 
 from icml26.errors import InputError
-from icml26.tie.checks import checked_lengths
+from icml26.serving_types import is_number
+from icml26.tie.checks import checked_lengths, checked_reals
 from icml26.tie.laws import LogTLaw, fit_laws
 
 __all__ = ["EmpiricalPopulation", "LogTPopulation", "Population", "Predictor", "Requests"]
@@ -96,6 +97,9 @@ class LogTPopulation:
     prompt_cap: int = 2048
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not is_number(value):
+                raise InputError(f"{name}={value!r} must be a finite number")
         for name in ("mu_sd", "log_sigma_sd", "prompt_spread"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"{name}={getattr(self, name)!r} must be a standard deviation, 0 or more")
@@ -181,7 +185,7 @@ class EmpiricalPopulation:
             raise InputError(
                 f"labels={self.labels!r} must be an integer from 2 to {lengths.shape[1] - 1}, the samples less one"
             )
-        if self.prompt is not None and np.shape(self.prompt) != lengths.shape[:1]:
+        if self.prompt is not None and checked_reals("prompt", self.prompt).shape != lengths.shape[:1]:
             raise InputError(
                 f"prompt has shape {np.shape(self.prompt)}; give one number for each of {len(lengths)} prompts"
             )
@@ -238,9 +242,9 @@ class Predictor:
 
     def __post_init__(self) -> None:
         for name in ("r2_mu", "r2_sigma"):
-            if not 0 <= getattr(self, name) <= 1:
+            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name}={getattr(self, name)!r} must lie between 0 and 1")
-        if not 0 < self.sigma_factor < np.inf:
+        if not is_number(self.sigma_factor) or self.sigma_factor <= 0:
             raise InputError(f"sigma_factor={self.sigma_factor!r} must be a positive number")
 
     def __call__(self, law: Any, generator: np.random.Generator) -> Any:

@@ -25,7 +25,7 @@ from icml26.tie.scenarios import Case
 __all__ = ["PredictedCase", "Predictions", "learn", "policies_of", "quality"]
 
 Predictions = Mapping[str, Any]
-POINTS = ("ssjf", "ltr", "mean")  # predictions that are one number a prompt
+POINTS = ("ssjf", "ssjf, one answer", "ltr", "mean")  # predictions that are one number a prompt
 
 
 def learn(
@@ -55,8 +55,8 @@ def learn(
     Returns
     -------
     dict
-        ``ssjf`` and ``mean`` (lengths), ``ltr`` (scores), ``tie`` (`LogTLaw`) and ``log-normal`` (`LogNormalLaw`),
-        an entry for each test prompt.
+        ``ssjf``, ``ssjf, one answer`` and ``mean`` (lengths), ``ltr`` (scores), ``tie`` (`LogTLaw`) and ``log-normal``
+        (`LogNormalLaw`), an entry for each test prompt.
 
     Raises
     ------
@@ -68,6 +68,7 @@ def learn(
     seen, lengths, cap = features(training), training.lengths, training.cap
     fitted = {
         "ssjf": predictors.fit_ssjf(seen, lengths, config, seed=seed),
+        "ssjf, one answer": predictors.fit_ssjf(seen, lengths, config, seed=seed, answers="first"),
         "ltr": predictors.fit_ltr(seen, lengths, config, seed=seed),
         "mean": predictors.fit_mean(seen, lengths, config, seed=seed),
         "tie": predictors.fit_tie(seen, lengths, cap, config, seed=seed, nu=nu),
@@ -112,9 +113,9 @@ def policies_of(predictions: Predictions, output: np.ndarray, cap: int, alpha: f
     Returns
     -------
     dict of str to Policy
-        ``fcfs``; ``ssjf``, ``ltr`` and ``mean`` (point predictions); ``median``, ``sept``, ``wsept``, ``beta_0.1``,
-        ``beta_0.3``, ``tie`` and ``tie_decay`` (log-t); ``log-normal`` and ``log-normal, uncapped`` (TIE with that
-        law); ``sept, log-normal``; ``oracle``.
+        ``fcfs``; ``ssjf``, ``ssjf, one answer``, ``ltr`` and ``mean`` (point predictions); ``median``, ``sept``,
+        ``wsept``, ``beta_0.1``, ``beta_0.3``, ``tie`` and ``tie_decay`` (log-t); ``log-normal`` and ``log-normal,
+        uncapped`` (TIE with that law); ``sept, log-normal``; ``oracle``.
     """
     law, normal = predictions["tie"], predictions["log-normal"]
     points = {name: PointEstimate(predictions[name]) for name in POINTS}

@@ -1,7 +1,7 @@
 """Predictors of output lengths from features of the prompt: TIE's and those that it is compared with.
 
 TIE (Zheng et al., arXiv 2604.00499, Section 3) predicts the two parameters of a log-t law; SSJF (Qiu et al., arXiv
-2404.08509) one length, from one generation a prompt; LTR (Fu et al., arXiv 2408.15792) an order, by ListMLE (Xia et
+2404.08509) one length; LTR (Fu et al., arXiv 2408.15792) an order, by ListMLE (Xia et
 al., ICML 2008). `fit_mean` is the fair point predictor: the mean of all the generations that TIE's laws are fitted to.
 
 All of them here get the same features, prompts, network for each output (TIE's branch, smaller), optimiser, epochs,
@@ -102,15 +102,20 @@ def fit_ssjf(
     *,
     seed: int,
     loss: str = "l1",
+    answers: str = "all",
 ) -> Fitted:
-    """Fit SSJF: regression of the length of each prompt's first generation.
+    """Fit SSJF: regression of a length on its prompt.
+
+    SSJF's own labels are one generation a prompt; with all of them it has as many as TIE's laws are fitted to.
 
     Parameters
     ----------
     features, config, seed
         As in `fit_tie`.
     lengths : int array, shape (prompts, samples)
-        Tokens; columns after the first are not looked at.
+        Tokens.
+    answers : {"all", "first"}
+        Generations that are labels.
     loss : {"l1", "mse"}
         Absolute or squared error, both in SSJF's code.
 
@@ -122,7 +127,7 @@ def fit_ssjf(
     Raises
     ------
     InputError
-        As in `fit_tie`, or if the loss is unknown.
+        As in `fit_tie`, or if the loss or the labels are unknown.
 
     Examples
     --------
@@ -134,8 +139,11 @@ def fit_ssjf(
     """
     if loss not in ("l1", "mse"):
         raise InputError(f"loss={loss!r} must be 'l1' or 'mse'")
+    if answers not in ("all", "first"):
+        raise InputError(f"answers={answers!r} must be 'all' or 'first'")
     features, lengths = _checked(features, lengths, None, least=1)
-    return _point(features, lengths[:, 0], nn.L1Loss() if loss == "l1" else nn.MSELoss(), config, seed)
+    labels = lengths if answers == "all" else lengths[:, :1]
+    return _point(features, labels, nn.L1Loss() if loss == "l1" else nn.MSELoss(), config, seed)
 
 
 def fit_mean(
@@ -282,12 +290,14 @@ def kendall_tau(scores: Float[ArrayLike, " prompts"], lengths: Int[ArrayLike, "p
 
 
 def _point(features, labels, error, config, seed) -> Fitted:
-    centre, scale = standard(labels)
+    """Regression of labels, shape (prompts,) or (prompts, labels of each)."""
+    labels = labels.reshape(len(labels), -1)
+    centre, scale = standard(labels.ravel())
     targets = torch.tensor((labels - centre) / scale, dtype=torch.float32)
     return fit(
         features,
         1,
-        lambda outputs, rows, _: error(outputs[:, 0], targets[rows]),
+        lambda outputs, rows, _: error(outputs.expand(-1, targets.shape[1]), targets[rows]),
         lambda outputs: outputs[:, 0] * scale + centre,
         config,
         seed,

@@ -14,7 +14,9 @@ from jaxtyping import Int64
 from icml26 import serving, serving_arrivals
 from icml26.errors import InputError
 from icml26.serving import Server, Workload
+from icml26.serving_types import is_number
 from icml26.tie import lengths
+from icml26.tie.checks import checked_count, checked_lengths
 from icml26.tie.policies import FCFS, OracleSJF, PointEstimate
 from icml26.tie.scenarios import Case
 
@@ -42,7 +44,8 @@ class RecordedCase:
     Raises
     ------
     InputError
-        If the load is not positive or there are fewer than two requests.
+        If the load is not positive, there are fewer than two requests, or the stand-in's lengths are no row of positive
+        integers.
     MissingData
         When called without the files on this machine, unless there is a stand-in.
     """
@@ -53,14 +56,18 @@ class RecordedCase:
     stand_in: Int64[np.ndarray, " lengths"] | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.load < np.inf:
+        if not is_number(self.load) or self.load <= 0:
             raise InputError(f"load={self.load!r} must be a positive multiple of the capacity")
         if isinstance(self.requests, bool) or not isinstance(self.requests, int) or self.requests < 2:
             raise InputError(f"requests={self.requests!r} must be an integer of at least 2")
+        if not isinstance(self.server, Server):
+            raise InputError(f"server is of type {type(self.server).__name__}; give a Server")
+        if self.stand_in is not None:
+            checked_lengths([self.stand_in], None, name="stand_in")
 
     def __call__(self, seed: int) -> Case:
         """Take a random stretch of the trace, and a length with its class for each request."""
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(checked_count("seed", seed, 0))
         arrival, prompt, output, predicted = (self._drawn if self.stand_in is not None else self._recorded)(generator)
         capacity = serving.capacity(Workload(np.zeros(self.requests), prompt, output), self.server)
         scale = (self.requests - 1) / (arrival[-1] - arrival[0]) / (self.load * capacity)
@@ -79,7 +86,7 @@ class RecordedCase:
 
     def _drawn(self, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
         arrival = serving_arrivals.gamma(1.0, 2.0, self.requests, generator)
-        output = generator.choice(np.ravel(self.stand_in), self.requests)
+        output = generator.choice(self.stand_in, self.requests)
         blurred = output * generator.lognormal(0.0, 0.5, self.requests)
         classes = np.digitize(blurred, np.quantile(self.stand_in, (0.2, 0.4, 0.6, 0.8)))
         return arrival, np.full(self.requests, 100), output, classes

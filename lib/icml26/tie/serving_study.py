@@ -232,7 +232,8 @@ def benefits(
     -------
     DataFrame
         Columns ``regime``, ``policy``, ``metric``, ``log_ratio``, ``low``, ``high``, and ``verdict``: "better" where
-        the interval lies above 0 (the policy has the smaller metric), "worse" below, else "open".
+        the interval lies above 0 (the policy has the smaller metric), "worse" below, else "open", as where a metric is
+        not positive and has no ratio (NaN).
 
     Raises
     ------
@@ -251,7 +252,9 @@ def benefits(
     for regime, part in table.groupby("regime", sort=False):
         for policy in policies:
             for metric in metrics:
-                value, low, high = log_ratio(part, metric, baseline, policy, level=level)
+                # A wait of zero, where every request finds room at once, has no ratio.
+                some = metric not in part or bool((part[part.policy.isin([baseline, policy])][metric] > 0).all())
+                value, low, high = log_ratio(part, metric, baseline, policy, level=level) if some else [np.nan] * 3
                 verdict = "better" if low > 0 else "worse" if high < 0 else "open"
                 rows.append((regime, policy, metric, value, low, high, verdict))
     return pd.DataFrame(rows, columns=["regime", "policy", "metric", "log_ratio", "low", "high", "verdict"])

@@ -15,6 +15,7 @@ from jaxtyping import Float, Integer, Shaped
 from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
+from icml26.serving_types import is_number
 
 if TYPE_CHECKING:
     from icml26.serving import QueueState, Request
@@ -32,7 +33,10 @@ class _Static:
 
     def score(self, request: "Request", queue: "QueueState") -> float:
         """Place of a request in the queue, lowest first."""
-        return self._scores[request.index]
+        try:
+            return self._scores[request.index]
+        except IndexError:
+            raise too_few(request.index, len(self._scores)) from None
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,8 @@ class FixedBeta(_Static):
     alpha: float = 0.9
 
     def _values(self):
+        if not is_number(self.beta):
+            raise InputError(f"beta={self.beta!r} must be a finite number, such as 0.3")
         return of_law(self.law, "mean", self.cap) + self.beta * of_law(self.law, "cvar", self.alpha, self.cap)
 
 
@@ -188,7 +194,10 @@ def as_scores(name: str, values: ArrayLike) -> list[float]:
         If they are no such numbers.
     """
     try:
-        scores = np.asarray(values, dtype=float)
+        scores = np.asarray(values)
+        if scores.dtype.kind not in "biuf":
+            raise TypeError(f"it is of type {scores.dtype}")
+        scores = scores.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from error
     if scores.ndim != 1 or not scores.size:
@@ -199,6 +208,30 @@ def as_scores(name: str, values: ArrayLike) -> list[float]:
             f"{name} is {scores[bad]} for request {bad}; give finite numbers, and a cap to laws without mean"
         )
     return scores.tolist()
+
+
+def too_few(index: int, count: int) -> InputError:
+    """Return the error of a policy that knows fewer requests than it is asked to score.
+
+    Parameters
+    ----------
+    index : int
+        Of the request that has none.
+    count : int
+        Predictions that the policy has.
+
+    Returns
+    -------
+    InputError
+
+    Examples
+    --------
+    >>> raise too_few(2, 2)
+    Traceback (most recent call last):
+        ...
+    icml26.errors.InputError: request 2 has no prediction: the policy has 2; give one for each request
+    """
+    return InputError(f"request {index} has no prediction: the policy has {count}; give one for each request")
 
 
 def of_law(law: Any, method: str, *arguments: Any) -> Float[np.ndarray, " requests"]:
@@ -222,6 +255,6 @@ def of_law(law: Any, method: str, *arguments: Any) -> Float[np.ndarray, " reques
     InputError
         If the law has no such method.
     """
-    if not callable(getattr(law, method, None)):
-        raise InputError(f"law is of type {type(law).__name__} without {method}(); give one such as LogTLaw")
+    if hasattr(law, "__array__") or not callable(getattr(law, method, None)):  # arrays have a mean of their own
+        raise InputError(f"law is of type {type(law).__name__} without a {method}() of laws; give one such as LogTLaw")
     return getattr(law, method)(*arguments)

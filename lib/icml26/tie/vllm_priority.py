@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from icml26.errors import InputError
-from icml26.serving import QueueState, Request
+from icml26.serving import Policy, QueueState, Request
+from icml26.serving_types import is_integer, is_number
 from icml26.tie.policies import TIE
 
 __all__ = ["VLLMPriority"]
@@ -47,7 +48,8 @@ class VLLMPriority:
     Raises
     ------
     InputError
-        If the batch is not a positive integer or the resolution not a positive number.
+        If `order` or `predict` cannot be called, the batch is not a positive integer, or the resolution not a positive
+        number.
 
     Examples
     --------
@@ -65,9 +67,15 @@ class VLLMPriority:
     resolution: float = 16.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+        if not callable(self.order) or not (self.predict is None or callable(self.predict)):
+            name = "predict" if callable(self.order) else "order"
+            raise InputError(
+                f"{name} is of type {type(getattr(self, name)).__name__}; give a function such as "
+                + ("lambda law: TIE(law, 2048)" if name == "order" else "one from prompts to their law, or None")
+            )
+        if not is_integer(self.batch) or self.batch < 1:
             raise InputError(f"batch={self.batch!r} must be a positive integer, the engine's max_num_seqs")
-        if not isinstance(self.resolution, int | float) or not 0 < self.resolution < math.inf:
+        if not is_number(self.resolution) or self.resolution <= 0:
             raise InputError(f"resolution={self.resolution!r} must be a positive number, such as 16")
 
     def __call__(self, requests: Any, *, waiting: int = 0, arrival: float = 0.0) -> list[int]:
@@ -96,20 +104,22 @@ class VLLMPriority:
         """
         if isinstance(requests, str | dict):
             raise InputError("requests is one prompt; give a list of prompts, or use extra_body for a single one")
-        if isinstance(waiting, bool) or not isinstance(waiting, int) or waiting < 0:
+        if not is_integer(waiting) or waiting < 0:
             raise InputError(f"waiting={waiting!r} must be a number of requests, 0 or more")
-        if not isinstance(arrival, int | float) or not math.isfinite(arrival):
+        if not is_number(arrival):
             raise InputError(f"arrival={arrival!r} must be a finite number of seconds")
-        if not len(requests):
+        if not _entries("requests", requests):
             return []
         law = requests if self.predict is None else self.predict(requests)
-        count = len(law)
+        count = _entries("law of the requests", law)
         if self.predict is not None and count != len(requests):
             raise InputError(f"predict gave {count} laws for {len(requests)} prompts; give one for each")
         policy = self.order(law)
+        if isinstance(policy, type) or not isinstance(policy, Policy):
+            raise InputError(f"order gave {policy!r}; let it return a policy, as lambda law: TIE(law, 2048) does")
         if getattr(policy, "refresh", False):
             raise InputError("the order renews its scores, but a priority once sent stays; give refresh_every=None")
-        queue = QueueState(clock=arrival, waiting=waiting + count, running=self.batch, batch=self.batch)
+        queue = QueueState(clock=arrival, waiting=int(waiting) + count, running=self.batch, batch=self.batch)
         return [
             self._integer(policy, policy.score(Request(index, arrival, 0, 0, 0), queue), arrival)
             for index in range(count)
@@ -135,6 +145,8 @@ class VLLMPriority:
         InputError
             As a call, or if the law has more entries than one.
         """
+        if self.predict is not None and isinstance(prompt, list | tuple) and any(isinstance(p, str) for p in prompt):
+            raise InputError(f"prompt is a list of {len(prompt)}; send one request at a time")
         found = self(prompt if self.predict is None else [prompt], waiting=waiting, arrival=arrival)
         if len(found) != 1:
             raise InputError(f"prompt gave {len(found)} priorities; send one request at a time")
@@ -152,3 +164,10 @@ class VLLMPriority:
         if not abs(scaled) <= _LARGEST:
             raise InputError(f"score {score!r} fits no 64-bit integer at resolution={self.resolution!r}; lower it")
         return round(scaled)
+
+
+def _entries(name: str, values: Any) -> int:
+    try:
+        return len(values)
+    except TypeError as error:
+        raise InputError(f"{name} is of type {type(values).__name__}; give as many entries as requests") from error
