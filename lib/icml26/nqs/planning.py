@@ -72,7 +72,7 @@ def plan(
     predict : callable
         Maps rows of N, B and K to losses.
     compute : float, optional
-        Limit of 6 N D, in FLOPs.
+        Limit of 6 N D, in FLOPs. No limit need be a whole number.
     tokens : float, optional
         Limit of D = B K times the sequence length.
     steps : float, optional
