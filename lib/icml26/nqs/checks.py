@@ -1,4 +1,7 @@
-"""Checks of arguments that several modules of this package share; each refuses in one line."""
+"""Checks of arguments that several modules of this package share; each refuses in one line.
+
+They serve the modules of NQS (Li and Maddison, arXiv 2605.09154).
+"""
 
 import numpy as np
 from jaxtyping import Float64
