@@ -1638,7 +1638,8 @@ for label, source in (("cheap", "cheap runs"), ("full", "all runs")):
         note(f"split_{label}_{end}_bias", row["too few steps"])
         note(f"split_{label}_{end}_noise", row["noise"])
         note(f"split_{label}_{end}_error", row["mean log error"])
-        note(f"split_{end}_batch", parts.loc[source].index[place])
+for end, place in (("small", 0), ("large", -1)):
+    note(f"split_{end}_batch", parts.loc["cheap runs"].index[place])
 display((reachable / UNIT).round(1))
 parts.round(3)
 
@@ -1673,8 +1674,8 @@ parts.round(3)
 # ## Use it in your own code
 #
 # The law is a scikit-learn regressor with the three columns $N$, $B$ and $K$, so cross-validation and model selection
-# work as they do for any other. The next cell stands alone: copied elsewhere, it needs the data only
-# (`icml26 data get nqs`), or a file of your own through `measurements.read`.
+# work as they do for any other. Elsewhere the next cell
+# needs the data (`icml26 data get nqs`) or a file of your own, and other words in the two lines that say so.
 
 # %%
 import tempfile
@@ -1684,13 +1685,11 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from icml26.nqs import NQSRegressor, measurements, plan, rows
 
-# The chapter's runs; copied elsewhere, the released ones.
-runs = globals().get("frame")
-runs = measurements.load() if runs is None else runs
-few = min(globals().get("starts", 250), 250)
+runs = frame  # elsewhere: measurements.load(), or measurements.read("my_runs.csv")
+few = min(starts, 250)  # elsewhere: 250
 train_runs = rows.train_rows(runs)
 both_sets = {"training": train_runs, "all unfiltered": runs[~runs["filtered"]]}
-folds = KFold(4, shuffle=True, random_state=0)
+folds = KFold(3, shuffle=True, random_state=0)
 interpolated = {}
 for kind, part in both_sets.items():
     for tie in (False, True):

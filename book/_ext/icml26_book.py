@@ -90,9 +90,15 @@ def escape_bars(app: Sphinx, what: str, name: str, obj: object, options: object,
             lines[number] = "".join(parts)
 
 
+def skip_routing(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator: it refers to scikit-learn's own book."""
+    return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
+
+
 def setup(app: Sphinx) -> dict:
     """Register with Sphinx; this extension is loaded after those that it corrects."""
     silence_thebe(app)
+    app.connect("autodoc-skip-member", skip_routing)
     app.connect("autodoc-process-docstring", escape_bars, priority=900)  # after napoleon has read the types
     app.connect("env-check-consistency", number_by_page)
     app.connect("html-page-context", add_chapter_links)
