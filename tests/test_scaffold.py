@@ -61,8 +61,11 @@ def test_a_new_chapter_keeps_the_contract_and_runs_at_quick(folder):
 def test_the_skeleton_of_every_paper_passes_the_project_s_own_linter_and_formatter(folder):
     shutil.copy(REPOSITORY / "pyproject.toml", folder)
     shutil.copy(REPOSITORY / "notebooks" / "ruff.toml", folder / "notebooks")
-    written = [path for slug in slugs() if slug != "15_s_quant" for path in scaffold.new(slug) if path.suffix == ".py"]
-    assert len(written) == 3 * 18
+    library = REPOSITORY / "lib" / "icml26"
+    modules = {path.stem for path in library.iterdir()}
+    without = [slug for slug in slugs() if slug.partition("_")[2] not in modules]
+    written = [path for slug in without for path in scaffold.new(slug) if path.suffix == ".py"]
+    assert len(written) == 3 * len(without) > 0
     for arguments in (("check",), ("format", "--check")):
         command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", *map(str, written)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -44,7 +44,7 @@ SMALL = lm.MODEL | {"hidden_size": 32, "intermediate_size": 32}
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    folder = tmp_path / "miniature"
+    folder = tmp_path / "documented_sample"
     (folder / "tests").mkdir(parents=True)
     (folder / "__init__.py").write_text("", encoding="utf-8")
     (folder / "a.py").write_text(SOURCE, encoding="utf-8")
@@ -54,8 +54,8 @@ def package(tmp_path, monkeypatch):
     (folder / "c.py").write_text("print 'another language'\n", encoding="utf-8")
     (folder / "tests" / "d.py").write_text('def test():\n    """Test."""\n', encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    yield "miniature"
-    sys.modules.pop("miniature", None)
+    yield "documented_sample"
+    sys.modules.pop("documented_sample", None)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_each_kind_of_prompt_is_answered_by_its_part_of_the_source(package, kind
     found = {pair.prompt: pair.answer for pair in docstrings.pairs([package]) if pair.file.endswith("a.py")}
     expected = {}
     for signature, (code, summary, docstring) in EXPECTED.items():
-        answers = ("miniature/a.py", code.split("\n")[0], summary, docstring, code)
+        answers = ("documented_sample/a.py", code.split("\n")[0], summary, docstring, code)
         if answers[order[0]]:
             expected[f"{signature} {kind}:"] = answers[order[0]]
     assert found == expected
@@ -109,7 +109,7 @@ def test_every_kind_is_asked_about_as_often():
 def test_the_text_is_found_without_importing_it(package):
     before = set(sys.modules)
     docstrings.pairs([package])
-    assert "miniature" not in set(sys.modules) - before
+    assert "documented_sample" not in set(sys.modules) - before
 
 
 def test_a_package_that_is_not_there_is_refused():

@@ -44,7 +44,7 @@ def test_s_quant_runs_at_the_paper_profile_by_parameters_alone(language_model, w
 def judged(path, project):
     """Verdicts of a finished run by claim; every claim has one."""
     result = json.loads(path.read_text())
-    claims = yaml.safe_load((project / "book" / "claims" / f"{result['slug']}.yml").read_text())["claims"]
+    claims = yaml.safe_load((project / "book" / "claims" / f"{path.stem}.yml").read_text())["claims"]
     assert result["profile"] == "paper"
     assert [claim["id"] for claim in result["claims"]] == [claim["id"] for claim in claims]
     return {claim["id"]: claim["verdict"] for claim in result["claims"]}
@@ -55,7 +55,8 @@ def test_tie_runs_at_the_paper_profile_with_a_model_and_prompts_of_one_s_own(lan
     prompts = tmp_path / "prompts"
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(str(prompts))
     quick = chapters.profile("quick")["08_tie"]["parameters"]
-    names = {"language_model": language_model, "prompt_texts": str(prompts), "cap": 16}
+    # A random model hardly ever ends an answer, so that only the kept answers say something of laws.
+    names = {"language_model": language_model, "prompt_texts": str(prompts), "cap": 16, "assistant": True}
     found = judged(run_chapter("08_tie", profile="paper", overrides={**quick, **names}, out=tmp_path), project)
     assert found["C5"] == "holds"
     assert found["C8"] == "not tested"
