@@ -78,6 +78,63 @@ def test_progress_sees_every_step_and_its_loss():
     assert seen == [(i + 1, float(loss)) for i, loss in enumerate(losses)]
 
 
+def test_the_loss_of_rows_is_that_of_the_tokens_after_the_skipped_ones():
+    rows = torch.randint(16, (1, 12), generator=torch.Generator().manual_seed(0))
+    for skip in (0, 1, 2, 7, 11):
+        model = training.build(SHAPE, 0)
+        with torch.no_grad():
+            law = model(input_ids=rows).logits[0].log_softmax(-1)
+        expected = -np.mean([law[at - 1, rows[0, at]].item() for at in range(max(skip, 1), 12)])
+        losses = training.train(model, rows, CONFIG, seed=0, skip=skip, stop=1)
+        assert losses[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_skipped_tokens_are_read_but_not_learnt():
+    draw = torch.Generator().manual_seed(0)
+    first = torch.randint(16, (512, 1), generator=draw)
+    noise = torch.randint(16, (512, 3), generator=draw)
+    rows = torch.cat([noise, first, first, first], 1)  # what follows the noise is certain after its first token
+    losses = training.train(training.build(SHAPE, 0), rows, replace(CONFIG, steps=150, batch_size=16), seed=0, skip=4)
+    assert losses[-10:].mean() < 0.1
+
+
+def test_rows_are_drawn_whole_and_their_type_changes_nothing():
+    rows = torch.arange(64).reshape(8, 8) % 16
+    seen = []
+
+    class Watched(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids):
+            seen.append(input_ids)
+            return self.model(input_ids=input_ids)
+
+    models = [training.build(SHAPE, 0), training.build(SHAPE, 0)]
+    training.train(Watched(models[0]), rows, CONFIG, seed=0)
+    training.train(models[1], rows.to(torch.uint8), CONFIG, seed=0)
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    drawn = {tuple(row.tolist()) for row in torch.cat(seen)}
+    assert drawn == {tuple(row[:-1].tolist()) for row in rows}
+
+
+def test_training_stops_once_the_condition_holds_and_asks_it_in_evaluation_mode():
+    asked = []
+
+    def until(step):
+        asked.append((step, model.training))
+        return step == 9
+
+    model = training.build(SHAPE, 0)
+    losses = training.train(model, TOKENS, CONFIG, seed=0, until=until)
+    expected, whole = trained(stop=9)
+    assert asked == [(step, False) for step in range(1, 10)]
+    assert np.array_equal(losses, whole)
+    assert torch.equal(weights(model), weights(expected))
+    assert not model.training
+
+
 def test_a_step_is_adam_with_decoupled_decay_of_matrices_after_clipping():
     config = replace(CONFIG, steps=1, warmup=0, clip=1e-3, final_share=1.0)
     model, before = training.build(SHAPE, 0), training.build(SHAPE, 0)
@@ -182,6 +239,11 @@ def test_wrong_arguments_are_named():
         (lambda: training.TrainingConfig(steps=1, learning_rate=0.0), "learning_rate=0.0"),
         (lambda: training.train(training.build(SHAPE, 0), TOKENS[:16], CONFIG, seed=0), "window=16"),
         (lambda: trained(config=replace(CONFIG, learning_rate=1e9, clip=1e9)), "not finite"),
+        (lambda: trained(skip=3), "skip=3 needs rows"),
+        (lambda: training.train(training.build(SHAPE, 0), TOKENS.reshape(-1, 8), CONFIG, seed=0, skip=8), "skip=8"),
+        (lambda: training.train(training.build(SHAPE, 0), TOKENS[None, :1], CONFIG, seed=0), "length of at least 2"),
+        (lambda: training.train(training.build(SHAPE, 0), TOKENS[:0].reshape(0, 8), CONFIG, seed=0), r"\(0, 8\)"),
+        (lambda: training.train(training.build(SHAPE, 0), TOKENS.float().reshape(-1, 8), CONFIG, seed=0), "token ids"),
         (lambda: training.build({"model_type": "lama"}, 0), "lama"),
         (lambda: training.build({**SHAPE, "hidden_size": 15}, 0), "builds no causal language model"),
         (lambda: byte_lm.load(3), "seed=3"),

@@ -1,8 +1,8 @@
 """One small training loop for causal language models.
 
-`train` fits a `transformers` causal language model to a stream of tokens: random windows, AdamW, warm-up and cosine
-decay, gradient clipping, one seed. Building the model and keeping it with its recipe is `icml26.checkpoints`', choosing
-text and numbers the recipe's, measuring losses the chapters'.
+`train` fits a `transformers` causal language model to a stream of tokens (random windows) or to texts of one length
+(random rows): AdamW, warm-up and cosine decay, gradient clipping, one seed. Building the model and keeping it with its
+recipe is `icml26.checkpoints`', choosing text and numbers the recipe's, measuring losses the chapters'.
 """
 
 import math
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int, Int64
 from torch import Tensor, nn
 
 from icml26.checkpoints import Checkpoint, CheckpointError, build, digest, load_checkpoint, save_checkpoint
+from icml26.checks import whole
 from icml26.errors import InputError
 
 __all__ = [
@@ -39,9 +40,9 @@ class TrainingConfig:
     steps
         Updates of the weights.
     batch_size
-        Windows per update.
+        Windows, or rows, per update.
     window
-        Predicted tokens per window.
+        Predicted tokens per window; rows are taken whole.
     learning_rate
         Peak rate of AdamW.
     warmup
@@ -119,14 +120,16 @@ def learning_rate(step: int, config: TrainingConfig) -> float:
 
 def train(
     model: nn.Module,
-    tokens: Int64[Tensor, " tokens"],
+    tokens: Int64[Tensor, " tokens"] | Int[Tensor, "rows length"],
     config: TrainingConfig,
     *,
     seed: int,
+    skip: int = 0,
     stop: int | None = None,
+    until: Callable[[int], bool] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Float32[np.ndarray, " steps"]:
-    """Train a causal language model, in place, on random windows of a token stream.
+    """Train a causal language model, in place, on random windows of a token stream or on random rows of a table.
 
     Equal seeds give equal weights, bit for bit, on one machine with one number of threads.
 
@@ -134,26 +137,30 @@ def train(
     ----------
     model : transformers causal language model
         Called as ``model(input_ids=...)``, it returns ``.logits``; left in evaluation mode.
-    tokens : int64 tensor, tokens
-        The training text; more than ``config.window``.
+    tokens : int64 tensor, tokens; or integer tensor, rows x length
+        The training text, more than ``config.window`` tokens; or texts of one length, of which whole rows are drawn.
     config : TrainingConfig
         The loop's parameters.
     seed : int
         Of the windows and of dropout; the global random state is left as it was.
+    skip : int
+        First tokens of each row that carry no loss, such as a prompt's.
     stop : int, optional
         Stop after so many steps of the schedule.
+    until : callable, optional
+        Called after each step with the number of steps done, the model in evaluation mode; if true, training stops.
     progress : callable, optional
         Called after each step with the number of steps done and the step's loss.
 
     Returns
     -------
     float32 array, steps
-        Mean loss of each step's windows, in nats per token.
+        Mean loss of each step's windows, in nats per predicted token.
 
     Raises
     ------
     InputError
-        If there are too few tokens, or the loss is no longer finite.
+        If there are too few tokens, ``skip`` leaves none to predict, or the loss is no longer finite.
 
     Examples
     --------
@@ -163,8 +170,7 @@ def train(
     >>> bool(losses[-1] < 0.5 * losses[0])
     True
     """
-    if len(tokens) <= config.window:
-        raise InputError(f"tokens are {len(tokens)}: more than window={config.window} are needed")
+    _check(tokens, config, skip)
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
     optimiser = torch.optim.AdamW(
@@ -174,15 +180,15 @@ def train(
     )
     draw = torch.Generator().manual_seed(seed)
     losses = np.empty(config.steps if stop is None else min(stop, config.steps), dtype=np.float32)
+    first = max(0, skip - 1)  # the logits at a token predict the next one
     model.train()
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             for step in range(len(losses)):
-                starts = torch.randint(len(tokens) - config.window, (config.batch_size, 1), generator=draw)
-                windows = tokens[starts + torch.arange(config.window + 1)]
-                logits = model(input_ids=windows[:, :-1]).logits
-                loss = nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+                windows = _drawn(tokens, config, draw)
+                logits = model(input_ids=windows[:, :-1]).logits[:, first:]
+                loss = nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1 + first :].flatten())
                 losses[step] = loss.item()
                 if not np.isfinite(losses[step]):
                     raise InputError(
@@ -196,6 +202,33 @@ def train(
                 optimiser.step()
                 if progress:
                     progress(step + 1, float(losses[step]))
+                if until:
+                    model.eval()
+                    if until(step + 1):
+                        return losses[: step + 1]
+                    model.train()
     finally:
         model.eval()
     return losses
+
+
+def _drawn(tokens: Tensor, config: TrainingConfig, draw: torch.Generator) -> Int64[Tensor, "batch length"]:
+    if tokens.ndim == 2:
+        return tokens[torch.randint(len(tokens), (config.batch_size,), generator=draw)].long()
+    starts = torch.randint(len(tokens) - config.window, (config.batch_size, 1), generator=draw)
+    return tokens[starts + torch.arange(config.window + 1)]
+
+
+def _check(tokens: Tensor, config: TrainingConfig, skip: int) -> None:
+    if tokens.ndim == 1:
+        if len(tokens) <= config.window:
+            raise InputError(f"tokens are {len(tokens)}: more than window={config.window} are needed")
+        if skip:
+            raise InputError(f"skip={skip} needs rows: a stream of tokens has no prompts to leave out")
+    elif tokens.ndim != 2 or not len(tokens) or tokens.shape[1] < 2 or tokens.dtype.is_floating_point:
+        raise InputError(
+            f"tokens have shape {tuple(tokens.shape)} and type {tokens.dtype}: give a stream of token ids, or rows of "
+            "them with a length of at least 2"
+        )
+    else:
+        whole("skip", skip, 0, tokens.shape[1] - 1)
