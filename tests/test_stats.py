@@ -16,6 +16,7 @@ from icml26.stats import (
     root_ratio_of_sums,
     seeds,
     t_interval,
+    wilson_interval,
 )
 
 samples = arrays(float, st.integers(2, 30), elements=st.floats(-1e3, 1e3))
@@ -217,5 +218,44 @@ def test_a_t_interval_of_equal_items_is_their_value():
     ],
 )
 def test_a_t_interval_refuses_what_has_no_spread(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+@given(st.integers(1, 200), st.data(), st.sampled_from([0.5, 0.95, 0.99]))
+def test_the_ends_of_a_wilson_interval_are_where_the_score_test_begins_to_reject(n, data, level):
+    successes = data.draw(st.integers(0, n))
+    found = wilson_interval(successes, n, level=level)
+    assert found.value == successes / n
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found.low < found.high
+    quantile = stats.norm.isf((1 - level) / 2)
+    for end in found.interval:  # (share - p)^2 = z^2 p (1 - p) / n
+        assert (found.value - end) ** 2 == pytest.approx(quantile**2 * end * (1 - end) / n, abs=1e-9)
+
+
+def test_a_wilson_interval_covers_a_small_probability_about_as_often_as_it_says():
+    n, p = 60, 0.1
+    weights = stats.binom.pmf(np.arange(n + 1), n, p)
+    inside = [low <= p <= high for _, low, high in (wilson_interval(k, n) for k in range(n + 1))]
+    assert 0.93 <= weights @ inside <= 0.98
+
+
+def test_swapping_success_and_failure_mirrors_a_wilson_interval():
+    found, mirrored = wilson_interval(3, 17), wilson_interval(14, 17)
+    assert found.interval == pytest.approx((1 - mirrored.high, 1 - mirrored.low))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: wilson_interval(0, 0), "n=0 must be an integer of at least 1"),
+        (lambda: wilson_interval(0.5, 2), "successes=0.5 must be an integer of at least 0 and at most 2"),
+        (lambda: wilson_interval(3, 2), "successes=3 must be an integer of at least 0 and at most 2"),
+        (lambda: wilson_interval(True, 2), "successes=True must be an integer"),
+        (lambda: wilson_interval(1, 2, level=95), "level=95 must lie between 0 and 1"),
+    ],
+)
+def test_a_wilson_interval_refuses_what_is_no_count(call, message):
     with pytest.raises(InputError, match=message):
         call()

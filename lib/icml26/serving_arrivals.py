@@ -13,8 +13,8 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from icml26 import data
+from icml26.checks import is_integer, is_number
 from icml26.errors import InputError
-from icml26.serving_types import is_integer, is_number
 
 __all__ = ["RequestTrace", "at_once", "azure_trace", "gamma", "poisson", "replay"]
 

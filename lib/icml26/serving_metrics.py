@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
+from icml26.checks import is_integer
 from icml26.errors import InputError
-from icml26.serving_types import Trace, Workload, is_integer
+from icml26.serving_types import Trace, Workload
 
 __all__ = ["Summary", "finished_by", "in_system", "summary", "time_at"]
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
+from icml26.checks import is_integer, is_number
 from icml26.errors import InputError
 
 __all__ = ["Policy", "QueueState", "Request", "Server", "Trace", "Workload", "capacity"]
@@ -272,16 +273,6 @@ def check_run(workload: Workload, server: Server, policy: Policy, until: float |
                 f"request {worst} needs {needed[worst]} tokens of KV memory (prompt {workload.prompt[worst]}, output "
                 f"{workload.output[worst]}, block {server.block}) and kv_tokens is {server.kv_tokens}; raise kv_tokens"
             )
-
-
-def is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    if is_integer(value):
-        return abs(int(value)) < 1e300  # a larger integer may be no float
-    return isinstance(value, float | np.floating) and bool(np.isfinite(value))
 
 
 def _array(name: str, values: ArrayLike) -> np.ndarray:

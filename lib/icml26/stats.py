@@ -1,4 +1,4 @@
-"""Confidence intervals, by resampling or by Student's t, and seeds.
+"""Confidence intervals, by resampling, by Student's t or of a share by Wilson's score, and seeds.
 
 `scipy.stats` does the work; here are the conventions of the book around it: statistics vectorised over the
 last axis, 95 % percentile intervals, one explicit seed, and a clear error where resampling has nothing to say. Which
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from icml26.checks import is_integer, whole
 from icml26.errors import InputError
 from icml26.sums import cluster_sums, root_ratio_of_sums
 
@@ -26,6 +27,7 @@ __all__ = [
     "root_ratio_of_sums",
     "seeds",
     "t_interval",
+    "wilson_interval",
 ]
 
 # Resampled values held at a time: 32 MB in float64.
@@ -95,8 +97,7 @@ def bootstrap_interval(
     arrays = _checked(samples, paired)
     _check_seed("seed", seed)
     _check_level(level)
-    if not _is_integer(resamples) or resamples < 2:
-        raise InputError(f"resamples={resamples!r} must be an integer of at least 2; 2000 is usual")
+    resamples = whole("resamples", resamples, 2)
     if method not in ("percentile", "basic", "BCa"):
         raise InputError(f"method={method!r} must be 'percentile', 'basic' or 'BCa'")
     value = _value(statistic, arrays)
@@ -201,6 +202,41 @@ def t_interval(sample: Float[ArrayLike, "*curves items"], *, level: float = 0.95
     return Interval(*(end.item() if end.ndim == 0 else end for end in (mean, mean - margin, mean + margin)))
 
 
+def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> Interval:
+    """Confidence interval of a probability by Wilson's score, for a count of independent trials.
+
+    Parameters
+    ----------
+    successes : int
+        Trials that succeeded.
+    n : int
+        Trials, at least one.
+    level : float
+        Confidence level, between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        Share of successes, and the probabilities that the score test at this level does not reject; from 0 where none
+        succeeded, to 1 where all did, and never of zero width.
+
+    Raises
+    ------
+    InputError
+        If `n` is no integer of at least 1, `successes` none from 0 to `n`, or the level is out of range.
+
+    Examples
+    --------
+    >>> wilson_interval(8, 10).value, [round(end, 3) for end in wilson_interval(8, 10).interval]
+    (0.8, [0.49, 0.943])
+    """
+    n = whole("n", n, 1)
+    successes = whole("successes", successes, 0, n)
+    _check_level(level)
+    found = stats.binomtest(successes, n).proportion_ci(level, "wilson")
+    return Interval(successes / n, float(found.low), float(found.high))
+
+
 def seeds(root: int, n: int) -> list[int]:
     """Derive independent seeds from one.
 
@@ -227,17 +263,12 @@ def seeds(root: int, n: int) -> list[int]:
     True
     """
     _check_seed("root", root)
-    if not _is_integer(n) or n < 0:
-        raise InputError(f"n={n!r} must be an integer and not negative")
+    n = whole("n", n, 0)
     return np.random.SeedSequence(root).generate_state(n).tolist() if n else []
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _check_seed(name: str, value: int) -> None:
-    if not _is_integer(value) or value < 0:
+    if not is_integer(value) or value < 0:
         raise InputError(f"{name}={value!r} must be an integer and must not be negative, so that runs repeat")
 
 

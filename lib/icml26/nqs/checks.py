@@ -1,6 +1,6 @@
-"""Checks of arguments that several modules of this package share; each refuses in one line.
+"""The check of numbers that several modules of this package share; it refuses in one line.
 
-They serve the modules of NQS (Li and Maddison, arXiv 2605.09154).
+It serves the modules of NQS (Li and Maddison, arXiv 2605.09154).
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
 
-__all__ = ["numeric", "whole"]
+__all__ = ["numeric"]
 
 
 def numeric(name: str, values: ArrayLike, expected: str, *, ndim: int | None = None) -> Float64[np.ndarray, "..."]:
@@ -49,31 +49,3 @@ def numeric(name: str, values: ArrayLike, expected: str, *, ndim: int | None = N
     if array.dtype.kind not in "iuf" or ndim not in (None, array.ndim) or (ndim == 1 and not array.size):
         raise InputError(f"{name}={values!r} must be {expected}")
     return array.astype(float)
-
-
-def whole(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no integer of at least `least`.
-
-    Parameters
-    ----------
-    name
-        Of the argument.
-    value
-        To check.
-    least
-        The least that is allowed.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-
-    Examples
-    --------
-    >>> whole("seed", -1, 0)
-    Traceback (most recent call last):
-        ...
-    icml26.errors.InputError: seed=-1 must be an integer of at least 0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}={value!r} must be an integer of at least {least}")

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import whole
 from icml26.nqs.intervals import prediction_interval, resampled_fits
 from icml26.nqs.measurements import SEQUENCE_LENGTH
 from icml26.nqs.problem import LOSS_RANGE

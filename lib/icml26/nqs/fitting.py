@@ -19,8 +19,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.stats import qmc
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import numeric, whole
+from icml26.nqs.checks import numeric
 from icml26.nqs.law import INITIAL_VARIANCE, Theta, adjusted_loss
 from icml26.nqs.problem import NAMES, Problem, checked_runs, to_theta, variable
 from icml26.nqs.search import Search
@@ -103,7 +104,7 @@ def fit(
     if not isinstance(search, Search):
         raise InputError(f"search={search!r} must be an icml26.nqs.fitting.Search, or None")
     whole("seed", seed, 0)
-    whole("starts", starts)
+    whole("starts", starts, 1)
     X, y = checked_runs(X, y)
     problem = Problem(X, y, loss, tie, {}, search.delta)
     rng = np.random.default_rng(seed)

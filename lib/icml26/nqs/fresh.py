@@ -16,9 +16,10 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from icml26 import stats, tasks
+from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.nqs import fresh_lm
-from icml26.nqs.checks import numeric, whole
+from icml26.nqs.checks import numeric
 from icml26.nqs.measurements import compute
 
 __all__ = ["QUICK", "GridConfig", "run_grid", "seed_mean"]
@@ -81,7 +82,7 @@ class GridConfig:
         if wrong := [width for width in self.widths if width % fresh_lm.HEAD_WIDTH]:
             raise InputError(f"widths={wrong[0]} must be a multiple of {fresh_lm.HEAD_WIDTH}, the width of a head")
         for name in ("max_sequences", "sequence_length", "vocabulary", "warmup", "held_out"):
-            whole(name, getattr(self, name))
+            whole(name, getattr(self, name), 1)
         _check_integers("seeds", self.seeds, 0)
         if len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds={self.seeds!r} must be different integers, one or more")

@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import whole
 from icml26.stats import Interval
 
 __all__ = ["prediction_interval", "resampled_fits"]

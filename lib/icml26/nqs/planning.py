@@ -14,8 +14,9 @@ import pandas as pd
 from jaxtyping import Float, Float64
 from numpy.typing import ArrayLike
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import numeric, whole
+from icml26.nqs.checks import numeric
 from icml26.nqs.measurements import SEQUENCE_LENGTH
 from icml26.nqs.scoring import Predict
 
@@ -190,12 +191,12 @@ def _plans(
 ) -> list[Plan]:
     if not callable(predict):
         raise InputError(f"predict={predict!r} must map rows of N, B and K to losses, such as fitted.predict")
-    whole("sequence_length", sequence_length)
+    whole("sequence_length", sequence_length, 1)
     smallest = smallest.tolist() if isinstance(smallest, np.ndarray) else smallest
     if not isinstance(smallest, tuple | list) or len(smallest) != 3:
         raise InputError(f"smallest={smallest!r} must give the least N, B and K")
     for least in smallest:
-        whole("smallest", least)
+        whole("smallest", least, 1)
     given = {} if budgets is None else {"compute": budgets}
     given |= {name: _positive(name, limit, 0) for name, limit in limits.items() if limit is not None}
     if not {"compute", "max_parameters"} & given.keys():

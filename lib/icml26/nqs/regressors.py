@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import whole
 from icml26.nqs.fitting import Search, fit, refit
 from icml26.nqs.intervals import prediction_interval, resampled_fits
 from icml26.nqs.law import INITIAL_VARIANCE, Theta, adjusted_loss, loss

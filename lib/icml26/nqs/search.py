@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.nqs.checks import numeric, whole
+from icml26.nqs.checks import numeric
 from icml26.nqs.theta import STEP
 
 __all__ = ["Search"]
@@ -67,7 +68,7 @@ class Search:
             if ends.size != 2 or not least < ends[0] <= ends[1] <= most:
                 raise InputError(f"{name}={getattr(self, name)!r} must be {expected}")
         for name in ("round", "slices", "agree", "evaluations"):
-            whole(name, getattr(self, name))
+            whole(name, getattr(self, name), 1)
         expected = "a number from 1e-12 to 1e12, such as 1e-3"  # beyond, its squares leave floating point
         if not 1e-12 <= numeric("delta", self.delta, expected, ndim=0) <= 1e12:
             raise InputError(f"delta={self.delta!r} must be {expected}")

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from icml26.checks import is_integer, is_number
 from icml26.errors import InputError
 
 __all__ = [
     "checked_cap",
-    "checked_count",
     "checked_lengths",
     "checked_location",
     "checked_positive",
@@ -169,8 +169,7 @@ def checked_cap(cap: float, *, whole: bool = False) -> float:
     >>> checked_cap(2048, whole=True)
     2048
     """
-    kinds = int | np.integer if whole else int | float | np.integer | np.floating
-    if isinstance(cap, bool | np.bool_) or not isinstance(cap, kinds) or not 0 < cap < np.inf:
+    if not (is_integer(cap) if whole else is_number(cap)) or cap <= 0:
         kind = "a positive integer" if whole else "a positive number"
         raise InputError(f"cap={cap!r} must be {kind}: the largest length in tokens, such as 2048")
     return cap
@@ -200,40 +199,9 @@ def checked_share(name: str, value: float) -> float:
     >>> checked_share("alpha", 0.9)
     0.9
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number) or not 0 <= value < 1:
+    if not is_number(value) or not 0 <= value < 1:
         raise InputError(f"{name}={value!r} must lie from 0 to below 1: 0.9 stands for the worst 10 %")
     return float(value)
-
-
-def checked_count(name: str, value: int, least: int) -> int:
-    """An integer of at least so many.
-
-    Parameters
-    ----------
-    name : str
-        What the argument is called.
-    value : int
-        The argument.
-    least : int
-        Its lower bound.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    InputError
-        If it is not that.
-
-    Examples
-    --------
-    >>> checked_count("resamples", 199, 19)
-    199
-    """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}={value!r} must be an integer of at least {least}")
-    return int(value)
 
 
 def checked_lengths(

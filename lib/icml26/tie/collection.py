@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from icml26 import models
+from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.tie import answers, docstring_lm, docstrings
 from icml26.tie.answers import Answers
-from icml26.tie.checks import checked_count
 
 __all__ = ["Collected", "Collection", "collect"]
 
@@ -66,7 +66,7 @@ class Collection:
             if name == "packages":
                 continue  # `docstrings.pairs` looks at them
             if name not in ("language_model", "prompt_texts"):
-                checked_count(name, value, int(name != "seed"))
+                whole(name, value, int(name != "seed"))
             elif not isinstance(value, str):
                 raise InputError(f"{name}={value!r} must be a name, such as {type(self).__dict__[name]!r}")
 

@@ -17,8 +17,8 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from icml26 import generation, training
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.tie.checks import checked_count
 from icml26.tie.docstrings import KINDS, Pair
 
 __all__ = [
@@ -279,10 +279,10 @@ def sample_lengths(
     """
     if not len(texts):
         raise InputError("texts is empty; give at least one prompt")
-    samples = checked_count("samples", samples, 1)
+    samples = whole("samples", samples, 1)
     prompts = [prompt(text) for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))  # like lengths together: little padding
-    generator = torch.Generator().manual_seed(checked_count("seed", seed, 0))
+    generator = torch.Generator().manual_seed(whole("seed", seed, 0))
     lengths = np.empty((len(prompts), samples), dtype=np.int64)
     capped = np.empty((len(prompts), samples), dtype=bool)
     each = max(1, _ROWS // samples)

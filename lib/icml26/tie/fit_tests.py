@@ -18,8 +18,9 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
+from icml26.checks import whole
 from icml26.errors import InputError, nearest
-from icml26.tie.checks import checked_count, checked_lengths
+from icml26.tie.checks import checked_lengths
 from icml26.tie.families import FAMILIES, Family, Sample, sample_of
 
 __all__ = ["ShapeStatistics", "fit_p_values", "shape_statistics"]
@@ -84,8 +85,8 @@ def fit_p_values(
         raise InputError(f"method={method!r} must be 'bootstrap', 'plain' or 'held-out'")
     if statistic not in list(_DISTANCES) or (statistic == "ad" and method != "bootstrap"):
         raise InputError(f"statistic={statistic!r} must be 'ks', or 'ad' with method='bootstrap'")
-    resamples = checked_count("resamples", resamples, 19)
-    generator = np.random.default_rng(checked_count("seed", seed, 0))
+    resamples = whole("resamples", resamples, 19)
+    generator = np.random.default_rng(whole("seed", seed, 0))
     sample = sample_of(lengths.astype(float), cap, generator)
     found = np.full(len(lengths), np.nan)
     half = lengths.shape[1] // 2 if method == "held-out" else 0

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from icml26.checks import is_number, whole
 from icml26.errors import InputError
-from icml26.serving_types import is_number
-from icml26.tie.checks import checked_count, checked_reals
+from icml26.tie.checks import checked_reals
 
 __all__ = ["DEFAULTS", "Fitted", "Loss", "PredictorConfig", "fit", "standard"]
 
@@ -65,9 +65,7 @@ class PredictorConfig:
 
     def __post_init__(self) -> None:
         for name, least in (("width", 1), ("epochs", 1), ("batch", 2)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name}={value!r} must be an integer of at least {least}")
+            whole(name, getattr(self, name), least)
         shares = self.dropout, self.validation
         if not (all(map(is_number, shares)) and 0 <= self.dropout < 1 and 0 < self.validation < 1):
             raise InputError(f"dropout={self.dropout!r} and validation={self.validation!r} must be shares below 1")
@@ -144,7 +142,7 @@ def fit(
     >>> bool(np.abs(found.predict(seen) - seen[:, 0]).mean() < 0.3)
     True
     """
-    seed = checked_count("seed", seed, 0)
+    seed = whole("seed", seed, 0)
     held = round(config.validation * len(features))
     if not 2 <= held <= len(features) - 2:
         raise InputError(

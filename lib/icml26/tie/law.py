@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.tie.checks import checked_cap, checked_count, checked_reals, checked_scalar, checked_share
+from icml26.tie.checks import checked_cap, checked_reals, checked_scalar, checked_share
 
 __all__ = ["Law"]
 
@@ -201,7 +202,7 @@ class Law:
         if not isinstance(generator, np.random.Generator):
             raise InputError(f"generator={generator!r} must be a numpy Generator, such as np.random.default_rng(0)")
         cap = checked_cap(cap, whole=True)
-        draws = self._draw(generator, 1 if samples is None else checked_count("samples", samples, 1))
+        draws = self._draw(generator, 1 if samples is None else whole("samples", samples, 1))
         logs = np.minimum(self.mu[:, None] + self.sigma[:, None] * draws, np.log(cap))
         lengths = np.clip(np.rint(np.exp(logs)), 1, cap).astype(np.int64)
         return lengths[:, 0] if samples is None else lengths

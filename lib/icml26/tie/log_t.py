@@ -8,8 +8,8 @@ Student-t with nu = 3.5 degrees of freedom. `log_t(nu, sigma, scale=exp(mu))` is
 import numpy as np
 from scipy import special, stats
 
+from icml26.checks import is_number
 from icml26.errors import InputError
-from icml26.serving_types import is_number
 from icml26.tie.checks import checked_reals
 
 __all__ = ["log_t"]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.tie.checks import checked_cap, checked_count, checked_share
+from icml26.tie.checks import checked_cap, checked_share
 from icml26.tie.laws import LogTLaw
 from icml26.tie.policies import TIE, Decay
 
@@ -55,8 +56,8 @@ class MonteCarloLaw:
     def __post_init__(self) -> None:
         if not isinstance(self.law, LogTLaw):
             raise InputError(f"law is of type {type(self.law).__name__}; give a LogTLaw, the official code's law")
-        checked_count("seed", self.seed, 0)
-        checked_count("draws", self.draws, 1)
+        whole("seed", self.seed, 0)
+        whole("draws", self.draws, 1)
 
     def __len__(self) -> int:
         return len(self.law)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from icml26.checks import is_number
 from icml26.errors import InputError
-from icml26.serving_types import is_number
 from icml26.tie.static_policies import (
     FCFS,
     SEPT,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float, Int64, Integer
 
+from icml26.checks import is_number
 from icml26.errors import InputError
-from icml26.serving_types import is_number
 from icml26.tie.checks import checked_lengths, checked_reals
 from icml26.tie.laws import LogTLaw, fit_laws
 

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Int64
 
 from icml26 import serving, serving_arrivals
+from icml26.checks import is_number, whole
 from icml26.errors import InputError
 from icml26.serving import Server, Workload
-from icml26.serving_types import is_number
 from icml26.tie import lengths
-from icml26.tie.checks import checked_count, checked_lengths
+from icml26.tie.checks import checked_lengths
 from icml26.tie.policies import FCFS, OracleSJF, PointEstimate
 from icml26.tie.scenarios import Case
 
@@ -58,8 +58,7 @@ class RecordedCase:
     def __post_init__(self) -> None:
         if not is_number(self.load) or self.load <= 0:
             raise InputError(f"load={self.load!r} must be a positive multiple of the capacity")
-        if isinstance(self.requests, bool) or not isinstance(self.requests, int) or self.requests < 2:
-            raise InputError(f"requests={self.requests!r} must be an integer of at least 2")
+        whole("requests", self.requests, 2)
         if not isinstance(self.server, Server):
             raise InputError(f"server is of type {type(self.server).__name__}; give a Server")
         if self.stand_in is not None:
@@ -67,7 +66,7 @@ class RecordedCase:
 
     def __call__(self, seed: int) -> Case:
         """Take a random stretch of the trace, and a length with its class for each request."""
-        generator = np.random.default_rng(checked_count("seed", seed, 0))
+        generator = np.random.default_rng(whole("seed", seed, 0))
         arrival, prompt, output, predicted = (self._drawn if self.stand_in is not None else self._recorded)(generator)
         capacity = serving.capacity(Workload(np.zeros(self.requests), prompt, output), self.server)
         scale = (self.requests - 1) / (arrival[-1] - arrival[0]) / (self.load * capacity)

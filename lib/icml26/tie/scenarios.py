@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icml26 import serving, serving_arrivals
+from icml26.checks import whole
 from icml26.serving import Policy, Server, Workload
-from icml26.tie.checks import checked_count
 from icml26.tie.policies import FCFS, SEPT, TIE, WSEPT, Decay, FixedBeta, Median, OracleSJF
 from icml26.tie.populations import LogTPopulation, Population, Predictor, Requests
 
@@ -141,7 +141,7 @@ class Scenario:
     policies: Callable[[Any, np.ndarray, int], Mapping[str, Policy]] = standard_policies
 
     def __post_init__(self) -> None:
-        checked_count("requests", self.requests, 1)
+        whole("requests", self.requests, 1)
 
     def __call__(self, seed: int) -> Case:
         """A seed's workload and policies; requests, arrivals and predictions have streams of their own."""
@@ -152,7 +152,7 @@ class Scenario:
 
     def draw(self, seed: int) -> Requests:
         """A seed's requests."""
-        checked_count("seed", seed, 0)
+        whole("seed", seed, 0)
         return self.population.draw(self.requests, np.random.default_rng([seed, 0]))
 
     def workload(self, seed: int, drawn: Requests) -> Workload:

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped
 from numpy.typing import ArrayLike
 
+from icml26.checks import is_number
 from icml26.errors import InputError
-from icml26.serving_types import is_number
 
 if TYPE_CHECKING:
     from icml26.serving import QueueState, Request

@@ -15,8 +15,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import special
 
+from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.tie.checks import checked_cap, checked_count, checked_positive, checked_reals
+from icml26.tie.checks import checked_cap, checked_positive, checked_reals
 
 __all__ = [
     "geometric_sample_skewness",
@@ -242,8 +243,8 @@ def geometric_sample_skewness(
     geometric_skewness(mean)  # its check of the means
     if cap is not None:
         checked_cap(cap)
-    generator = np.random.default_rng(checked_count("seed", seed, 0))
-    shape = checked_count("repeats", repeats, 1), checked_count("samples", samples, 3)
+    generator = np.random.default_rng(whole("seed", seed, 0))
+    shape = whole("repeats", repeats, 1), whole("samples", samples, 3)
     return np.array([_mean_skewness(generator.geometric(1 / one, shape), cap) for one in mean])
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icml26.checks import is_integer, is_number
 from icml26.errors import InputError
 from icml26.serving import Policy, QueueState, Request
-from icml26.serving_types import is_integer, is_number
 from icml26.tie.policies import TIE
 
 __all__ = ["VLLMPriority"]
