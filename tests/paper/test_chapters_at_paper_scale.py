@@ -63,6 +63,29 @@ def test_tie_runs_at_the_paper_profile_with_a_model_and_prompts_of_one_s_own(lan
     assert "not tested" not in {found[name] for name in ("C1", "C2", "C3", "C4", "C6", "C7", "C9")}
 
 
+def test_cdg_runs_at_the_paper_profile_with_a_model_and_questions_of_one_s_own(language_model, tmp_path, project):
+    rows = [{"problem_idx": n, "problem": f"What is {n} + {n}?", "answer": 2 * n} for n in range(8)]
+    asked = tmp_path / "asked"
+    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(str(asked))
+    quick = chapters.profile("quick")["01_cdg"]["parameters"]
+    # A random model never fills a box, so that no vote can be decided; GRPO's claim has models of its own.
+    names = {
+        "language_model": language_model,
+        "question_set": str(asked),
+        "questions": 6,
+        "traces": 8,
+        "top": 20,
+        "max_new_tokens": 24,
+    }
+    settings = {"temperature": 0.6, "top_p": 0.95, "budgets": [4, 8]}
+    path = run_chapter("01_cdg", profile="paper", overrides={**quick, **names, **settings}, out=tmp_path)
+    found = judged(path, project)
+    assert {found[name] for name in ("C1", "C2", "C3a", "C3b", "C4a", "C4b", "C4c", "C5", "C6")} == {"not tested"}
+    assert found["C9"] != "not tested"
+    cells = json.loads((tmp_path / "01_cdg.ipynb").read_text())["cells"]
+    assert "eligible" in json.dumps([cell.get("outputs") for cell in cells])
+
+
 def test_nqs_runs_at_the_paper_profile_on_a_table_of_one_s_own(tmp_path, project):
     from icml26 import data
 
@@ -81,6 +104,31 @@ def test_nqs_runs_at_the_paper_profile_on_a_table_of_one_s_own(tmp_path, project
     overrides = {**quick, **released, "data": str(table)}
     found = judged(run_chapter("19_nqs", profile="paper", overrides=overrides, out=tmp_path), project)
     assert "not tested" not in {found[name] for name in ("C1", "C2", "C3", "C5", "C6", "C7", "C8", "C9")}
+
+
+def test_top_w_runs_at_the_paper_profile_with_a_model_of_one_s_own(language_model, tmp_path, project):
+    from icml26 import data
+
+    if not data.available("gsm8k-test"):
+        pytest.skip("data file gsm8k-test is not on this machine")
+    quick = chapters.profile("quick")["17_top_w"]["parameters"]
+    names = {"language_model": language_model, "task": "gsm8k", "shots": 1, "new_tokens": 16, "samples": 2}
+    found = judged(run_chapter("17_top_w", profile="paper", overrides={**quick, **names}, out=tmp_path), project)
+    assert found["C6"] == found["C7"] == "holds"
+    assert found["C4"] == "not tested"
+    measured = {name for name in found if name not in ("C4", "C6", "C7")}
+    assert not {found[name] for name in measured} & {"not tested", "holds"}  # a random model is no 8B model
+
+
+def test_questions_come_with_their_answers(tmp_path):
+    from icml26 import evaluation
+    from icml26.errors import InputError
+
+    datasets.Dataset.from_dict({"problem": [" 1 + 1? "], "answer": [2]}).save_to_disk(str(tmp_path / "sums"))
+    assert evaluation.dataset_questions(str(tmp_path / "sums")) == [("1 + 1?", "2")]
+    datasets.Dataset.from_dict({"problem": ["1 + 1?"]}).save_to_disk(str(tmp_path / "open"))
+    with pytest.raises(InputError, match="column `answer`"):
+        evaluation.dataset_questions(str(tmp_path / "open"))
 
 
 def test_prompts_are_the_first_turns_of_chats(tmp_path):
