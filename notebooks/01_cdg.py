@@ -14,39 +14,41 @@
 # %% [markdown]
 # # CDG: does a right answer get surer along the way
 #
-# *Inference Time Optimization with Confidence Dynamics*, Yu Wang, Minghao Liu, Jiayun Wang, Jinrui Huang, Ankit Shah and
-# Wei Wei, ICML 2026 {cite}`cdg2026`.
+# *Inference Time Optimization with Confidence Dynamics*, Yu Wang, Minghao Liu, Jiayun Wang, Jinrui Huang, Ankit Shah
+# and Wei Wei, ICML 2026 {cite}`cdg2026`.
 #
 # ## In one minute
 #
-# **What the paper says.** Sample many answers and vote. A right trace gets surer towards its end, a wrong one does not; so
-# add to each trace's mean confidence the *gain* from its first tenth to its last, and damp the number of votes, so that a
-# surer minority can win. The paper reports {glue:text}`01_cdg_paper_c2:.1f` points over majority and
-# {glue:text}`01_cdg_paper_c3a:.1f` over weighting by mean confidence, on average over four models and four sets of contest
-# problems.
+# **What the paper says.** Sample many answers and vote. A right trace gets surer towards its end, a wrong one does not;
+# so add to each trace's mean confidence the *gain* from its first tenth to its last, and damp the number of votes, so
+# that a surer minority can win. The paper reports {glue:text}`01_cdg_paper_c2:.1f` points over majority and
+# {glue:text}`01_cdg_paper_c3a:.1f` over weighting by mean confidence, on average over four models and four sets of
+# contest problems.
 #
-# **What we found**, in {glue:text}`01_cdg_conditions:.0f` conditions: small models that write out arithmetic, before and
-# after reinforcement learning, and SmolLM2 on look-ups. Compared *within* questions, correct traces do gain more than wrong
-# ones, by {glue:text}`01_cdg_c1:.3f` nats {glue:text}`01_cdg_c1_range`, in {glue:text}`01_cdg_c1_above:.0f` conditions
-# clearly. But the gap is small beside a mean confidence of
-# {glue:text}`01_cdg_mean_confidence:.1f`, and *pooled* over questions, as the paper's rule for the weight $\beta$ takes it, it is positive on the calibration
+# **What we found**, in {glue:text}`01_cdg_conditions:.0f` conditions: small models that write out arithmetic, before
+# and after reinforcement learning, and SmolLM2 on look-ups. Compared *within* questions, correct traces do gain more
+# than wrong ones, by {glue:text}`01_cdg_c1:.3f` nats {glue:text}`01_cdg_c1_range`, in {glue:text}`01_cdg_c1_above:.0f`
+# conditions clearly. But the gap is small beside a mean confidence of {glue:text}`01_cdg_mean_confidence:.1f`, and
+# *pooled* over questions, as the paper's rule for the weight $\beta$ takes it, it is positive on the calibration
 # questions of only {glue:text}`01_cdg_positive_gaps:.0f` conditions. Calibration sets $\beta=0$ in
 # {glue:text}`01_cdg_zero_betas:.0f` of {glue:text}`01_cdg_conditions:.0f`, and CDG then is no better than majority:
 # {glue:text}`01_cdg_c2:.1f` points {glue:text}`01_cdg_c2_range`. A $\beta$ taken from the paper is dangerous: at 10 the
-# accuracy of *{glue:text}`01_cdg_ten_worst_name`* changes by {glue:text}`01_cdg_ten_worst:.0f` points, because scores turn
-# negative and votes count backwards. Tuned on the reported questions CDG would look {glue:text}`01_cdg_optimistic:.1f`
-# points better than majority. Most wrong traces gain confidence too. GRPO changes the gap by {glue:text}`01_cdg_c9:.3f` nats
-# {glue:text}`01_cdg_c9_range`.
+# accuracy of *{glue:text}`01_cdg_ten_worst_name`* changes by {glue:text}`01_cdg_ten_worst:.0f` points, because scores
+# turn negative and votes count backwards. Tuned on the reported questions CDG would look
+# {glue:text}`01_cdg_optimistic:.1f` points better than majority. Most wrong traces gain confidence too. GRPO changes
+# the gap by {glue:text}`01_cdg_c9:.3f` nats {glue:text}`01_cdg_c9_range`.
 #
-# **What we did not find out.** Traces here have {glue:text}`01_cdg_tokens_low:.0f` to {glue:text}`01_cdg_tokens_high:.0f`
-# tokens, head and tail {glue:text}`01_cdg_k_low:.0f` to {glue:text}`01_cdg_k_high:.0f`; the paper's have thousands, from
-# models of 8B parameters and more. Nothing here says what happens there. The paper's full text was not available to us; its
-# figures come from the abstract, notes that agree with each other, and the public code.
+# **What we did not find out.** Traces here have {glue:text}`01_cdg_tokens_low:.0f` to
+# {glue:text}`01_cdg_tokens_high:.0f` tokens, head and tail {glue:text}`01_cdg_k_low:.0f` to
+# {glue:text}`01_cdg_k_high:.0f`; the paper's have thousands, from models of 8B parameters and more. Nothing here says
+# what happens there. The paper's full text was not available to us; its figures come from the abstract, notes that
+# agree with each other, and the public code.
 #
-# **What we changed after a first run.** No claim's test or rule. The tables of the section on what did not hold, but for
-# the curves over tenths and the questions where majority is wrong, were added after the first results; so was the share
-# of equal winners at $\beta=10$ beside C6. SmolLM2's task was chosen by its accuracy, about one half, after harder ones; no
-# confidence was looked at for that.
+# **What we changed after a first run.** No claim's test or rule, and no setting of the experiment. First runs had fewer
+# questions, traces and training seeds. After their results we added, in the section on what did not hold, the table of
+# other choices of $\beta$ and that of what the traces of an answer share, and beside C6 the share of equal winners at
+# $\beta=10$ and the gap without the answer's tokens. SmolLM2's task was chosen for an accuracy of about one half, after
+# harder ones.
 #
 # {glue:text}`01_cdg_verdicts`
 
@@ -129,10 +131,8 @@ from icml26.claims import Ledger
 torch.use_deterministic_algorithms(True)
 plotting.use_style()
 own = language_model != "checkpoints"
-ledger = Ledger(
-    "01_cdg",
-    data="real" if (models.is_real(language_model) if own else smollm2) else "stand-in",
-)
+real = models.is_real(language_model) if own else smollm2
+ledger = Ledger("01_cdg", data="real" if real else "stand-in")
 
 
 def note(name, value):
@@ -160,11 +160,11 @@ for claim in ("C2", "C3a", "C3b"):
 #
 # Ask a model the same question many times, and let its traces vote. Majority counts them. DeepConf weights each by how
 # sure the model was on average: by the *confidence* of its tokens, which is high where few tokens are likely. CDG also
-# asks whether the model got surer: the *gain* of a trace is the mean confidence of its last tenth less that of its first
-# tenth. {numref}`01_cdg-fig-idea` shows, on the left, the right trace with the largest and the wrong one with the smallest
-# gain of one question, and on the right what the gain may do to a vote: how much more gain a minority needs to win. With the paper's
-# $\alpha=\tfrac12$ and $\beta=10$ a single trace can beat four others if its gain is larger by a tenth of the mean
-# confidence.
+# asks whether the model got surer: the *gain* of a trace is the mean confidence of its last tenth less that of its
+# first tenth. {numref}`01_cdg-fig-idea` shows, on the left, the right trace with the largest and the wrong one with the
+# smallest gain of one question, and on the right what the gain may do to a vote: how much more gain a minority needs to
+# win. With the paper's $\alpha=\tfrac12$ and $\beta=10$ a single trace can beat four others if its gain is larger by a
+# tenth of the mean confidence.
 
 # %% mystnb={"image": {"alt": "Left: token confidences of a right and a wrong trace of one question against position, both jagged, with the first and the last tenth shaded and the means of both as short lines. Right: the gap of gains that a minority needs against the leader's votes over its own, on a logarithmic axis: curves that rise from zero, the higher the smaller beta is."}, "figure": {"caption": "Left: two traces of a small model of arithmetic, head and tail shaded, their means as lines. Right: gain of a minority above the leader's at which it wins, for equal mean confidences of 8 nats and the leader's gain at 0. Not a figure of the paper.", "name": "01_cdg-fig-idea"}} tags=["hide-input"]
 kept = conditions.from_checkpoint("chain-0", 6, 16, seed=seed)
@@ -227,7 +227,8 @@ plt.show()
 #
 # where $U_K$ is uniform on these tokens and $p_t$ is not renormalised on them. The mean is over alternatives, not over
 # what was drawn, so it is large where one token takes all. It is never below $\ln K$, depends on $K$ and on the
-# vocabulary, and does not follow entropy: a flat law over many tokens counts as more confident than a flat law over few.
+# vocabulary, and does not follow entropy: a flat law over many tokens counts as more confident than a flat law over
+# few.
 #
 # ```{literalinclude} /lib/icml26/cdg/confidence.py
 # :pyobject: token_confidence
@@ -284,9 +285,9 @@ plt.show()
 # :pyobject: scale
 # ```
 #
-# Three facts, exactly. A law that is flat on $K$ tokens has $C_t=\ln K$, and one that is flat on more of them has *more*
-# confidence. The votes do not change if all confidences are multiplied by a number. They may change if a number is
-# added, because $\bar C$ grows and $\Delta C$ does not.
+# Three facts, exactly. A law that is flat on $K$ tokens has $C_t=\ln K$, and one that is flat on more of them has
+# *more* confidence. The votes do not change if all confidences are multiplied by a number. They may change if a number
+# is added, because $\bar C$ grows and $\Delta C$ does not.
 
 # %% tags=["nbval-check-output"]
 for size in (20, 50):
@@ -317,14 +318,14 @@ print(
 #
 # ### Where the traces come from
 #
-# Nothing about confidence may be put in by hand. Small Llamas (two blocks of width 64) learned to write out ten steps of
-# arithmetic modulo 10: `chain` once, `checked` twice, the second time before the answer. Training stopped inside the phase
-# change, at the first checkpoint that gives the right answer in more than half of its samples, so that errors are there,
-# and are not only those of hot sampling: a model in this state gets some questions wrong as a rule, and only
+# Nothing about confidence may be put in by hand. Small Llamas (two blocks of width 64) learned to write out ten steps
+# of arithmetic modulo 10: `chain` once, `checked` twice, the second time before the answer. Training stopped inside the
+# phase change, at the first checkpoint that gives the right answer in more than half of its samples, so that errors are
+# there, and are not only those of hot sampling: a model in this state gets some questions wrong as a rule, and only
 # such questions leave a vote room to beat majority. `chain-rl` and `checked-rl` are the same models after GRPO
 # {cite}`grpo2024`, which rewards the right answer and nothing else. Here they are sampled at temperature
-# {glue:text}`01_cdg_temperature:g`. SmolLM2-135M {cite}`smollm2` looks up facts in a few sentences; its traces were drawn
-# once at temperature 0.6 and top-p 0.95 and are kept in a file, with the library's recipe.
+# {glue:text}`01_cdg_temperature:g`. SmolLM2-135M {cite}`smollm2` looks up facts in a few sentences; its traces were
+# drawn once at temperature 0.6 and top-p 0.95 and are kept in a file, with the library's recipe.
 #
 # A fitted small model, not a reasoning model, then; its traces are short. The table says how short, and how many tokens
 # $k$ there are in head and tail.
@@ -340,7 +341,7 @@ def sampled(name, asked, each):
         seed=seed,
         calibration_share=calibration_share,
         top=top,
-        temperature=temperature,
+        temperature=1.0 if own else temperature,
     )
 
 
@@ -412,7 +413,9 @@ for condition in studied:
             each.calibration, ballots.elect(each.calibration, each.chosen["majority"])
         ).mean(),
         "mean confidence": np.nanmean(cast.mean),
-        "gain": cast.gain(percent)[cast.voting].mean(),
+        "gain": cast.gain(percent)[cast.voting].mean()
+        if cast.voting.any()
+        else float("nan"),
         "eligible": each.eligible,
     }
 about = pd.DataFrame(rows).T
@@ -428,16 +431,16 @@ note("k_high", about.k.max())
 about.round(3)
 
 # %% [markdown]
-# Traces have {glue:text}`01_cdg_tokens_low:.0f` to {glue:text}`01_cdg_tokens_high:.0f` tokens in the median, and head and
-# tail {glue:text}`01_cdg_k_low:.0f` to {glue:text}`01_cdg_k_high:.0f`. The paper's have ten thousand. Whatever happens over
-# thousands of tokens of thinking cannot happen here. A condition is *eligible* for the comparison of votes if majority is
-# right on 10 % to 97 % of its calibration questions: {glue:text}`01_cdg_eligible_names`.
+# Traces have {glue:text}`01_cdg_tokens_low:.0f` to {glue:text}`01_cdg_tokens_high:.0f` tokens in the median, and head
+# and tail {glue:text}`01_cdg_k_low:.0f` to {glue:text}`01_cdg_k_high:.0f`. The paper's have thousands. Whatever happens
+# over thousands of tokens of thinking cannot happen here. A condition is *eligible* for the comparison of votes if
+# majority is right on 10 % to 97 % of its calibration questions: {glue:text}`01_cdg_eligible_names`.
 #
 # ### Do right traces gain confidence?
 #
-# {numref}`01_cdg-fig-curves` shows confidence along the trace. Look at whole curves before you look at the gain: it sees
-# the first and the last bin only, and most of what happens there is the form of the text. The first tokens of a chain are
-# a label and a copied digit; the last are the answer's mark, the answer and the end.
+# {numref}`01_cdg-fig-curves` shows confidence along the trace. Look at whole curves before you look at the gain: it
+# sees the first and the last bin only, and most of what happens there is the form of the text. The first tokens of a
+# chain are a label and a copied digit; the last are the answer's mark, the answer and the end.
 
 # %% mystnb={"image": {"alt": "A panel for each condition: mean confidence in nats in ten bins of position, one curve for correct and one for wrong traces, each with a band of one standard deviation. Curves of correct and wrong traces run close together, the wrong ones mostly lower."}, "figure": {"caption": "Mean confidence in ten bins of position, correct and wrong traces, bands of one standard deviation over traces (re-makes the paper's confidence curves, which pool traces over questions as this does).", "name": "01_cdg-fig-curves"}} tags=["hide-input"]
 fig, axes = plotting.figure(1, len(studied), width="wide", height=3.0, squeeze=False)
@@ -525,14 +528,14 @@ gap_table.round(3)
 
 # %% [markdown]
 # The table has the comparison that the paper makes (traces of all questions pooled, with two tests that take them for
-# independent) and the one that decides here: within questions. Easy questions have more correct traces and may have more
-# confident ones, so a pooled gap can exist where no question has one. Over conditions the within-question gap is
+# independent) and the one that decides here: within questions. Easy questions have more correct traces and may have
+# more confident ones, so a pooled gap can exist where no question has one. Over conditions the within-question gap is
 # {glue:text}`01_cdg_c1:.3f` nats {glue:text}`01_cdg_c1_range` (C1), the pooled one {glue:text}`01_cdg_pooled_mean:.3f`.
 # It is above zero in {glue:text}`01_cdg_c1_above:.0f` of {glue:text}`01_cdg_c1_conditions:.0f` conditions and below in
 # {glue:text}`01_cdg_c1_below:.0f`. In units of the spread within a question it is {glue:text}`01_cdg_d_low:.2f` to
-# {glue:text}`01_cdg_d_high:.2f`; the mean confidence, which knows nothing of dynamics, separates right from wrong
-# by {glue:text}`01_cdg_d_mean_low:.2f` to {glue:text}`01_cdg_d_mean_high:.2f`.
-# {numref}`01_cdg-fig-gaps` has the other training seeds beside it: what one model does need not be what its twin does.
+# {glue:text}`01_cdg_d_high:.2f`; the mean confidence, which knows nothing of dynamics, separates right from wrong by
+# {glue:text}`01_cdg_d_mean_low:.2f` to {glue:text}`01_cdg_d_mean_high:.2f`. {numref}`01_cdg-fig-gaps` has the other
+# training seeds beside it: what one model does need not be what its twin does.
 
 # %% mystnb={"image": {"alt": "Points with intervals, a row for each model: the within-question gap of gains in nats, with the pooled gap as a hollow square. Rows are grouped by family and differ between training seeds of one family."}, "figure": {"caption": "Gap between the mean gains of correct and wrong traces within questions, with 95 % bootstrap intervals over questions, for each condition and training seed; hollow squares pool traces over questions. The main conditions have more questions. Re-makes the paper's significance table as a figure.", "name": "01_cdg-fig-gaps"}} tags=["hide-input"]
 every = {**{name: ballots.ballots(run) for name, run in runs.items()}, **votes}
@@ -629,8 +632,8 @@ ax.legend(fontsize="x-small")
 plt.show()
 
 # %% [markdown]
-# Of the correct traces {glue:text}`01_cdg_c7a:.0f` % {glue:text}`01_cdg_c7a_range` gain confidence (C7a), of the wrong ones
-# {glue:text}`01_cdg_c7b:.0f` % {glue:text}`01_cdg_c7b_range` lose it (C7b).
+# Of the correct traces {glue:text}`01_cdg_c7a:.0f` % {glue:text}`01_cdg_c7a_range` gain confidence (C7a), of the wrong
+# ones {glue:text}`01_cdg_c7b:.0f` % {glue:text}`01_cdg_c7b_range` lose it (C7b).
 
 # %% mystnb={"image": {"alt": "Six histograms, correct against wrong traces of two conditions: mean confidence, tail confidence and CDG score. The two colours overlap widely in all of them."}, "figure": {"caption": "Mean confidence, tail confidence and CDG score of correct and wrong traces, at the calibrated beta where it is not 0, else at 10 (re-makes the paper's histograms).", "name": "01_cdg-fig-histograms"}} tags=["hide-input"]
 shown = [studied[0], studied[-1]] if len(studied) > 1 else studied
@@ -648,9 +651,9 @@ for line, condition in zip(axes, shown, strict=True):
     for ax, (label, values) in zip(line, panels.items(), strict=True):
         edges = np.histogram_bin_edges(values[cast.voting], 40)
         for kind, name in ((cast.correct, "correct"), (~cast.correct, "wrong")):
-            ax.hist(
-                values[cast.voting & kind], edges, density=True, alpha=0.5, label=name
-            )
+            drawn = values[cast.voting & kind]
+            if len(drawn):
+                ax.hist(drawn, edges, density=True, alpha=0.5, label=name)
         ax.set_xlabel(label)
         ax.set_yticks([])
     line[0].set_ylabel(f"{condition.name}: density")
@@ -660,9 +663,9 @@ plt.show()
 # %% [markdown]
 # ### Does CDG vote better?
 #
-# Every rule gets its settings from the calibration questions: CDG and its two ablations seven values of $\beta$, the vote
-# without the start seven weights of the tail, Self-Certainty {cite}`selfcertainty2025` seven powers, DeepConf-Tail nine
-# combinations of tail and share kept. Its released tail of 2,048 tokens would be the whole of each trace here.
+# Every rule gets its settings from the calibration questions: CDG and its two ablations seven values of $\beta$, the
+# vote without the start seven weights of the tail, Self-Certainty {cite}`selfcertainty2025` seven powers, DeepConf-Tail
+# nine combinations of tail and share kept. Its released tail of 2,048 tokens would be the whole of each trace here.
 # Accuracy is that on the other questions.
 
 
@@ -793,19 +796,22 @@ plt.show()
 # %% [markdown]
 # Over the eligible conditions CDG is {glue:text}`01_cdg_c2:.1f` points {glue:text}`01_cdg_c2_range` above majority (C2;
 # the paper has {glue:text}`01_cdg_paper_c2:.1f`), {glue:text}`01_cdg_c3a:.1f` {glue:text}`01_cdg_c3a_range` above
-# DeepConf-Mean (C3a; {glue:text}`01_cdg_paper_c3a:.1f`) and {glue:text}`01_cdg_c3b:.1f` {glue:text}`01_cdg_c3b_range` above
-# DeepConf-Tail (C3b; {glue:text}`01_cdg_paper_c3b:.1f`). Without the gain it is worse by {glue:text}`01_cdg_c4a:.1f`
-# {glue:text}`01_cdg_c4a_range` (C4a), with the plain sum by {glue:text}`01_cdg_c4b:.1f` {glue:text}`01_cdg_c4b_range` (C4b),
-# without the start by {glue:text}`01_cdg_c4c:.1f` {glue:text}`01_cdg_c4c_range` (C4c). The gap that $\beta$ is made of
-# is positive on the calibration questions of {glue:text}`01_cdg_positive_gaps:.0f` of {glue:text}`01_cdg_conditions:.0f`
-# conditions, and {glue:text}`01_cdg_zero_betas:.0f` of them choose $\beta=0$. If $\beta$ is chosen on the reported
-# questions, as the released sweep does, CDG is {glue:text}`01_cdg_optimistic:.1f` points above majority: that is what
-# looking buys. At most {glue:text}`01_cdg_lone_winners:.0f` % of CDG's winners in a condition have one or two votes.
+# DeepConf-Mean (C3a; {glue:text}`01_cdg_paper_c3a:.1f`) and {glue:text}`01_cdg_c3b:.1f` {glue:text}`01_cdg_c3b_range`
+# above DeepConf-Tail (C3b; {glue:text}`01_cdg_paper_c3b:.1f`). Without the gain it is worse by
+# {glue:text}`01_cdg_c4a:.1f` {glue:text}`01_cdg_c4a_range` (C4a), with the plain sum by {glue:text}`01_cdg_c4b:.1f`
+# {glue:text}`01_cdg_c4b_range` (C4b), without the start by {glue:text}`01_cdg_c4c:.1f` {glue:text}`01_cdg_c4c_range`
+# (C4c). The gap that $\beta$ is made of is positive on the calibration questions of
+# {glue:text}`01_cdg_positive_gaps:.0f` of {glue:text}`01_cdg_conditions:.0f` conditions, and
+# {glue:text}`01_cdg_zero_betas:.0f` of them choose $\beta=0$. If $\beta$ is chosen on the reported questions, as the
+# released sweep does, CDG is {glue:text}`01_cdg_optimistic:.1f` points above majority: that is what looking buys. Where
+# $\beta$ is zero CDG *is* its own ablation: the differences of C4a are exactly zero, those of C3a, C4b and C4c nearly
+# so, and narrow intervals there speak of the calibration, not of the rule. At most {glue:text}`01_cdg_lone_winners:.0f`
+# % of CDG's winners in a condition have one or two votes.
 #
 # ### Fewer traces
 #
-# {numref}`01_cdg-fig-budgets` draws subsamples without replacement. With all traces there is only one, so the width of an
-# interval is that over questions, not over subsamples of the same traces.
+# {numref}`01_cdg-fig-budgets` draws subsamples without replacement. With all traces there is only one, so the width of
+# an interval is that over questions, not over subsamples of the same traces.
 
 # %%
 BUDGET_RULES = ("CDG", "majority", "DeepConf-Mean", "DeepConf-Tail", "Self-Certainty")
@@ -865,9 +871,9 @@ plt.show()
 #
 # ### The weight of the gain, and its sign hazard
 #
-# {numref}`01_cdg-fig-beta` turns $\beta$ over the paper's range on all questions, with the band of {eq}`01_cdg-eq-ratio`
-# where there is one. Below each curve stands the share of answers with a negative score, for which votes count
-# backwards.
+# {numref}`01_cdg-fig-beta` turns $\beta$ over the paper's range on all questions, with the band of
+# {eq}`01_cdg-eq-ratio` where there is one. Below each curve stands the share of answers with a negative score, for
+# which votes count backwards.
 
 # %%
 BETAS = (0, 1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
@@ -888,7 +894,7 @@ at_ten = pd.Series(
 saved = pd.Series(
     {name: swept[name, 10, guard] - swept[name, 10, None] for name in votes}
 )
-negative = pd.Series({name: swept[name, 10, "negative"] for name in votes})
+negative = pd.Series({name: swept[name, 10, "negative"] for name in votes}).fillna(0)
 note("ten_worst", at_ten.min())
 note("ten_worst_name", at_ten.idxmin())
 note("ten_best", at_ten.max())
@@ -941,11 +947,11 @@ axes[0][0].legend(fontsize="x-small")
 plt.show()
 
 # %% [markdown]
-# At the paper's $\beta=10$ the accuracy changes against $\beta=0$ by {glue:text}`01_cdg_ten_worst:.1f` points in the worst
-# condition (*{glue:text}`01_cdg_ten_worst_name`*) and by {glue:text}`01_cdg_ten_best:.1f` in the best. In
-# *{glue:text}`01_cdg_negative_most_name`* {glue:text}`01_cdg_negative_most:.0f` % of the answers then have negative scores;
-# the guard gives back up to {glue:text}`01_cdg_guard_most:.1f` points. A value of $\beta$ for one $K$ and vocabulary means
-# nothing for another.
+# At the paper's $\beta=10$ the accuracy changes against $\beta=0$ by {glue:text}`01_cdg_ten_worst:.1f` points in the
+# worst condition (*{glue:text}`01_cdg_ten_worst_name`*) and by {glue:text}`01_cdg_ten_best:.1f` in the best. In
+# *{glue:text}`01_cdg_negative_most_name`* {glue:text}`01_cdg_negative_most:.0f` % of the answers then have negative
+# scores; the guard gives back up to {glue:text}`01_cdg_guard_most:.1f` points. A value of $\beta$ for one $K$ and
+# vocabulary means nothing for another.
 #
 # ### Windows
 
@@ -981,11 +987,11 @@ plt.show()
 # %% [markdown]
 # ### Which part of the trace
 #
-# The gain is head against tail, and the tail is where the answer stands. Three tests. First, C6: the answer's own tokens,
-# from `#` on, are dropped before the windows are laid (in SmolLM2's traces the sentence with the answer). Second, the
-# experiment that the paper leaves out: the gain is split into that of the *thinking part* and the rest, which comes from
-# the *write-up*, and each votes alone. In `checked` the second writing of the steps counts as write-up, elsewhere the
-# answer alone.
+# The gain is head against tail, and the tail is where the answer stands. Three tests. First, C6: the answer's own
+# tokens, from `#` on, are dropped before the windows are laid (in SmolLM2's traces the sentence with the answer).
+# Second, the experiment that the paper leaves out: the gain is split into that of the *thinking part* and the rest,
+# which comes from the *write-up*, and each votes alone. In `checked` the second writing of the steps counts as
+# write-up, elsewhere the answer alone.
 
 # %%
 same, kept_at_ten, cut_gaps = {}, [], {}
@@ -1077,21 +1083,22 @@ for part in ("thinking", "writeup"):
 
 # %% [markdown]
 # On {glue:text}`01_cdg_c6:.0f` % {glue:text}`01_cdg_c6_range` of the questions the winner stays the same without the
-# answer's tokens (C6). Where the chosen $\beta$ is zero that says little, for only the mean can change; at $\beta=10$ it is
-# {glue:text}`01_cdg_c6_ten:.0f` %. The within-question gap of the gain, {glue:text}`01_cdg_c1:.3f` nats with all tokens, is
-# {glue:text}`01_cdg_gap_cut:.3f` {glue:text}`01_cdg_gap_cut_range` without them.
+# answer's tokens (C6). Where the chosen $\beta$ is zero that says little, for only the mean can change; at $\beta=10$
+# it is {glue:text}`01_cdg_c6_ten:.0f` %. The within-question gap of the gain, {glue:text}`01_cdg_c1:.3f` nats with all
+# tokens, is {glue:text}`01_cdg_gap_cut:.3f` {glue:text}`01_cdg_gap_cut_range` without them.
 #
 # The two parts, thinking {glue:text}`01_cdg_gap_thinking:.3f` {glue:text}`01_cdg_gap_thinking_range` and write-up
-# {glue:text}`01_cdg_gap_writeup:.3f` {glue:text}`01_cdg_gap_writeup_range` nats, hide behind their averages that conditions
-# disagree: in the plain chains the write-up makes the gap, in SmolLM2's traces the two parts pull in opposite directions.
-# Votes with either part are {glue:text}`01_cdg_vote_thinking:.1f` {glue:text}`01_cdg_vote_thinking_range` and
-# {glue:text}`01_cdg_vote_writeup:.1f` {glue:text}`01_cdg_vote_writeup_range` points above majority.
+# {glue:text}`01_cdg_gap_writeup:.3f` {glue:text}`01_cdg_gap_writeup_range` nats, hide behind their averages that
+# conditions disagree: in the plain chains the write-up makes the gap, in SmolLM2's traces the two parts pull in
+# opposite directions. Votes with either part are {glue:text}`01_cdg_vote_thinking:.1f`
+# {glue:text}`01_cdg_vote_thinking_range` and {glue:text}`01_cdg_vote_writeup:.1f`
+# {glue:text}`01_cdg_vote_writeup_range` points above majority.
 #
 # ### Does reinforcement learning make the gap?
 #
 # The paper's theory says that group-relative policy optimization creates the gap. Its advantage of a right trace among
-# $G$, of which $k$ are right, is $\sqrt{(G-k)/k}$, and both kinds together push with $\sqrt{k(G-k)}$, most at $k=G/2$. What
-# follows from there rests on assumptions about heads and tails. Here each training seed is its own pair: the model
+# $G$, of which $k$ are right, is $\sqrt{(G-k)/k}$, and both kinds together push with $\sqrt{k(G-k)}$, most at $k=G/2$.
+# What follows from there rests on assumptions about heads and tails. Here each training seed is its own pair: the model
 # before and after GRPO, on the same questions.
 
 
@@ -1149,18 +1156,19 @@ pd.DataFrame(
 ).rename_axis("seed").round(3)
 
 # %% [markdown]
-# GRPO takes the share of right answers of `chain` from {glue:text}`01_cdg_pass:.0f` % to {glue:text}`01_cdg_pass_rl:.0f` %.
-# Over {glue:text}`01_cdg_c9_seeds:.0f` training seeds the within-question gap changes by {glue:text}`01_cdg_c9:.3f` nats
-# {glue:text}`01_cdg_c9_range` (C9); in `checked`, over {glue:text}`01_cdg_c9_checked_seeds:.0f` seeds, by
-# {glue:text}`01_cdg_c9_checked:.3f` {glue:text}`01_cdg_c9_checked_range`.
+# GRPO takes the share of right answers of `chain` from {glue:text}`01_cdg_pass:.0f` % to
+# {glue:text}`01_cdg_pass_rl:.0f` %. Over {glue:text}`01_cdg_c9_seeds:.0f` training seeds the within-question gap
+# changes by {glue:text}`01_cdg_c9:.3f` nats {glue:text}`01_cdg_c9_range` (C9); in `checked`, over
+# {glue:text}`01_cdg_c9_checked_seeds:.0f` seeds, by {glue:text}`01_cdg_c9_checked:.3f`
+# {glue:text}`01_cdg_c9_checked_range`.
 #
 # ### What the rule would do with a gap
 #
-# Now a gap is put in. **In this part the gap is an input**: confidences are drawn from a law in which right traces have a
-# higher mean or gain by a given amount. It says what the vote does with a gap, and nothing about whether models have one.
-# Each question has a right and a wrong answer, and the share of right traces varies between questions as a uniform number,
-# so that half of the questions are answered wrongly as a rule. Accuracies of CDG, majority and DeepConf-Mean are exact
-# sums; DeepConf-Tail and a check of CDG are simulated.
+# Now a gap is put in. **In this part the gap is an input**: confidences are drawn from a law in which right traces have
+# a higher mean or gain by a given amount. It says what the vote does with a gap, and nothing about whether models have
+# one. Each question has a right and a wrong answer, and the share of right traces varies between questions as a uniform
+# number, so that half of the questions are answered wrongly as a rule. Accuracies of CDG, majority and DeepConf-Mean
+# are exact sums; DeepConf-Tail and a check of CDG are simulated.
 
 # %%
 law = phase.Synthetic(
@@ -1266,9 +1274,11 @@ right_ax.legend(fontsize="x-small")
 plt.show()
 
 # %% [markdown]
-# In this world CDG is a point ahead of the better of the two others from a gap of {glue:text}`01_cdg_needed:.2f` spreads on.
-# Markers show where this chapter's models lie. A rule that needs no more than a calibrated $\beta$ can use
-# a large gap; the question is whether there is one.
+# In this world CDG is a point ahead of the better of the two others from a gap of {glue:text}`01_cdg_needed:.2f`
+# spreads on. Markers show where this chapter's models lie: most of them at gaps that would do. The curve levels off,
+# because $\beta=r$ at most doubles the score of the right answer, and with $\alpha=\tfrac12$ a doubled score overturns a
+# lead of four to one and no more. For large gaps DeepConf-Tail, which drops the traces with the less confident tails,
+# is better. Why then do votes gain nothing above? The section on what did not hold has an answer.
 #
 # ## Claims
 #
@@ -1289,16 +1299,17 @@ note("verdicts", f"Of the {len(summary.rows())} claims: {counts}.")
 summary
 
 # %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right.", "name": "01_cdg-fig-verdicts"}} tags=["hide-input"]
-plotting.verdict_plot(ledger)
+if any(row["interval"] for row in ledger.rows()):
+    plotting.verdict_plot(ledger)
 plt.show()
 
 # %% [markdown]
 # ## What did not hold, and why
 #
-# **The gap (C1, C7, C9).** Is there a difference between right and wrong traces that the gain does not see, or that it sees
-# in the wrong place? {numref}`01_cdg-fig-bins` takes the within-question gap of each tenth of the trace by itself. If right
-# traces got surer along the way, the curve would rise from left to right. If wrong traces are less sure where the slip
-# happens and after it, the curve is above zero in the middle, which is what a mean sees as well.
+# **The gap (C1, C7, C9).** Is there a difference between right and wrong traces that the gain does not see, or that it
+# sees in the wrong place? {numref}`01_cdg-fig-bins` takes the within-question gap of each tenth of the trace by itself.
+# If right traces got surer along the way, the curve would rise from left to right. If wrong traces are less sure where
+# the slip happens and after it, the curve is above zero in the middle, which is what a mean sees as well.
 
 # %%
 bins_gap = {}
@@ -1321,20 +1332,21 @@ axes[0][0].set_ylabel("gap (nats)")
 plt.show()
 
 # %% [markdown]
-# The first tenth is nearly the same for right and wrong traces, as it must be where the slip comes later; a gap at the end
-# alone makes a gain. In the checked chains the gap rises through the first writing, where slips pile up, and stays. In the
-# plain chain hardly anything but the last tenth stands out. In SmolLM2's traces right and wrong differ where the fact
-# is looked up, early on, and no longer at the end: the mean sees it, the gain does not.
+# The first tenth is nearly the same for right and wrong traces, as it must be where the slip comes later; a gap at the
+# end alone makes a gain. In the checked chains the gap rises through the first writing, where slips pile up, and stays.
+# In the plain chain hardly anything but the last tenth stands out. In SmolLM2's traces right and wrong differ where the
+# fact is looked up, early on, and no longer at the end: the mean sees it, the gain does not.
 #
 # Signs (C7) follow the form of the text. Nearly all traces with a checked solution gain, right or wrong, because the
 # second writing only copies; nearly all of SmolLM2's lose, right or wrong. The sign of a gain says little about being
 # right; only its difference within a question may.
 #
-# GRPO (C9) sharpens the models: fewer wrong traces, and mean confidence up. Its effect on the gap differs in sign between
-# training seeds; five of them cannot tell it from zero. Wrong traces are rarer after it, and their gaps noisier.
+# GRPO (C9) sharpens the models: fewer wrong traces, and mean confidence up. Its effect on the gap differs in sign
+# between training seeds; five of them cannot tell it from zero. Wrong traces are rarer after it, and their gaps
+# noisier.
 #
-# **The votes (C2 to C5).** A vote can gain only where majority is wrong and the right answer is among the candidates. The
-# table looks at these questions alone: how many votes the leader has for each of the right answer's, how often the
+# **The votes (C2 to C5).** A vote can gain only where majority is wrong and the right answer is among the candidates.
+# The table looks at these questions alone: how many votes the leader has for each of the right answer's, how often the
 # right answer's traces have the higher mean gain, and the difference of the gains beside the one that would be needed
 # at the weight that calibration gives ($r$, or 10 where it gives none).
 
@@ -1387,14 +1399,14 @@ note(
 room.round(2)
 
 # %% [markdown]
-# Majority is wrong on {glue:text}`01_cdg_room_wrong:.0f` questions over all conditions, and the right answer is among the
-# candidates of {glue:text}`01_cdg_room:.0f` of them. There its traces have the higher gain on
-# {glue:text}`01_cdg_room_higher:.0f` %, where a coin would say half; and the table has how much larger the gap would have to
-# be.
+# Majority is wrong on {glue:text}`01_cdg_room_wrong:.0f` questions over all conditions, and the right answer is among
+# the candidates of {glue:text}`01_cdg_room:.0f` of them. There its traces have the higher gain on
+# {glue:text}`01_cdg_room_higher:.0f` %, where a coin would say half; and the table has how much larger the gap would
+# have to be.
 #
 # Could a better choice of $\beta$ have helped? The paper's $r$ is made of the pooled gap. The table makes it of the gap
-# within questions instead, which is ours, and beside it lets the calibration questions choose from the absolute values of
-# {numref}`01_cdg-fig-beta`.
+# within questions instead, which is ours, and beside it lets the calibration questions choose from the absolute values
+# of {numref}`01_cdg-fig-beta`.
 
 # %%
 repaired = {}
@@ -1434,11 +1446,11 @@ pd.DataFrame(
 # {glue:text}`01_cdg_repair_absolute:.1f` {glue:text}`01_cdg_repair_absolute_range`. A gap so small makes $r$ so
 # large that the noise of the gain decides.
 #
-# **Why a gap of traces is not a gap of answers.** The synthetic traces above have independent noise, so that the average of
-# many traces is sharp, and a small gap suffices. Real traces of one answer are near copies: they make the same slip, and
-# write the same tokens from there on. The table has the share of the gain's variance within a question that all traces
-# of an answer have in common. More votes do not average it away. The exact accuracies beside it have each condition's
-# measured gap put in, once with independent noise and once with the shared part.
+# **Why a gap of traces is not a gap of answers.** The synthetic traces above have independent noise, so that the
+# average of many traces is sharp, and a small gap suffices. Real traces of one answer are near copies: they make the
+# same slip, and write the same tokens from there on. The table has the share of the gain's variance within a question
+# that all traces of an answer have in common. More votes do not average it away. The exact accuracies beside it have
+# each condition's measured gap put in, once with independent noise and once with the shared part.
 
 # %%
 common = {}
@@ -1483,17 +1495,17 @@ note("shared_high", common["shared part of the gain (%)"].max())
 common.round(2)
 
 # %% [markdown]
-# Of the gain's variance within a question {glue:text}`01_cdg_shared_low:.0f` to {glue:text}`01_cdg_shared_high:.0f` % is
-# common to the traces of an answer; the most in the chains, where an answer is nearly a trace. So many votes for an answer
-# are one measurement of its gain, and the vote is one draw against another. With independent noise the measured gaps would
-# be worth many points; with the shared part most of that is gone, or turns negative. (Where most questions are
-# answered wrongly, as by SmolLM2, a vote by noise alone gains in a world of two answers, because a coin beats that
-# majority.) Real reasoning models have many ways to one answer, and share less; what share they have is worth
-# measuring before one counts on a gap.
+# Of the gain's variance within a question {glue:text}`01_cdg_shared_low:.0f` to {glue:text}`01_cdg_shared_high:.0f` %
+# is common to the traces of an answer; the most in the chains, where an answer is nearly a trace. So many votes for an
+# answer are one measurement of its gain, and the vote is one draw against another. With independent noise the measured
+# gaps would be worth many points; with the shared part most of that is gone, or turns negative. (Where most questions
+# are answered wrongly, as by SmolLM2, a vote by noise alone gains in a world of two answers, because a coin beats that
+# majority.) Real reasoning models have many ways to one answer, and share less; what share they have is worth measuring
+# before one counts on a gap.
 #
 # ## Turn the knobs
 #
-# - `temperature=1.6` makes the chains err at random instead of as a rule. Majority then gets nearly all right, and no vote
+# - `temperature=1.6` makes the chains err more at random and less as a rule. Majority may then get nearly all right, and no vote
 #   can gain: look at which conditions stay eligible.
 # - `percent=20` doubles head and tail. Does the gap shrink or grow? {numref}`01_cdg-fig-windows` has the answer for all
 #   questions; the knob changes every figure.
@@ -1568,9 +1580,9 @@ print(
 print(voter.predict([invented("5")]).tolist())
 
 # %% [markdown]
-# From vLLM, ask for `SamplingParams(n=64, logprobs=20)`. The server adds the drawn token where it is not among the 20, and
-# the released code averages all 21 then, which *raises* the confidence of an unlikely token; `k=20` leaves it out. These
-# stand-in objects have the attributes of vLLM's own:
+# From vLLM, ask for `SamplingParams(n=64, logprobs=20)`. The server adds the drawn token where it is not among the 20,
+# and the released code averages all 21 then, which *raises* the confidence of an unlikely token; `k=20` leaves it out.
+# These stand-in objects have the attributes of vLLM's own:
 
 # %%
 from types import SimpleNamespace as Object
@@ -1592,12 +1604,12 @@ for k in (None, 20):
 # %% [markdown]
 # ## At the paper's scale
 #
-# The profile `paper` samples DeepSeek-R1-0528-Qwen3-8B at temperature 0.6 and top-p 0.95 on the 30 questions of AIME 2025,
-# 512 traces each, with 20 log-probabilities and boxed answers, and sends them through the same cells; a third of the
-# questions calibrates. That is one of the paper's 16 pairs of model and set: claims about its averages stay out of reach of a
-# single pair, whatever the number of traces. At ten to twenty thousand tokens a trace it takes a quarter of a billion
-# tokens. The plain loop used here would take weeks; with an engine such as vLLM on one H100 count days, and feed what it
-# returns to `from_vllm`. A first step that is worth its cost: 64 traces of a 1.5B reasoning model on GSM8K
+# The profile `paper` samples DeepSeek-R1-0528-Qwen3-8B at temperature 0.6 and top-p 0.95 on the 30 questions of AIME
+# 2025, 512 traces each, with 20 log-probabilities and boxed answers, and sends them through the same cells; a third of
+# the questions calibrates. That is one of the paper's 16 pairs of model and set: claims about its averages stay out of
+# reach of a single pair, whatever the number of traces. At ten to twenty thousand tokens a trace it takes a quarter of
+# a billion tokens. The plain loop used here would take weeks; with an engine such as vLLM on one H100 count days, and
+# feed what it returns to `from_vllm`. A first step that is worth its cost: 64 traces of a 1.5B reasoning model on GSM8K
 # (`-p language_model=deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B -p question_set=gsm8k -p traces=64`).
 #
 # ## References

@@ -2,9 +2,10 @@
 
 `zero_shot` gives each item of a task right or wrong, so that intervals can be bootstrapped over items, through the
 wrapper that lm-eval (EleutherAI's Language Model Evaluation Harness) has for models of `transformers`; `dataset_text`
-reads a text such as WikiText-2's, `dataset_prompts` what users ask. None downloads: `get` does, once, before anything
-timed. The packages come with the extra `paper`; importing this module imports none of them. Loading models is left to
-`icml26.models`, losses on a text to the chapters' modules, intervals to `icml26.stats`.
+reads a text such as WikiText-2's, `dataset_prompts` what users ask, `dataset_questions` questions with their answers.
+None downloads: `get` does, once, before anything timed. The packages come with the extra `paper`; importing this module
+imports none of them. Loading models is left to `icml26.models`, losses on a text to the chapters' modules, intervals to
+`icml26.stats`.
 """
 
 import copy
@@ -26,10 +27,11 @@ from jaxtyping import Int64
 
 from icml26.errors import InputError, MissingData, nearest
 
-__all__ = ["WIKITEXT", "dataset_prompts", "dataset_text", "get", "zero_shot"]
+__all__ = ["WIKITEXT", "dataset_prompts", "dataset_questions", "dataset_text", "get", "zero_shot"]
 
 WIKITEXT = "Salesforce/wikitext:wikitext-2-raw-v1"
 _PROMPTS = ("conversation", "prompt", "instruction", "question", "text")
+_QUESTIONS = ("problem", "question", "prompt")
 _HUB_TEXT = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w.-]*))?")
 
 
@@ -169,6 +171,44 @@ def dataset_prompts(name: str) -> list[str]:
     if not prompts:
         raise InputError(f"data set {name} has no prompt in its column {column}")
     return prompts
+
+
+def dataset_questions(name: str) -> list[tuple[str, str]]:
+    """Return the questions of a data set with their right answers.
+
+    Parameters
+    ----------
+    name : str
+        As in `dataset_text`. Read are the first of the columns ``problem``, ``question`` and ``prompt`` that there is,
+        and the column ``answer``, of the split ``train`` if there are splits, as MathArena's data sets have them.
+
+    Returns
+    -------
+    list of (str, str)
+        Question and answer without blank space around them, in the data set's order.
+
+    Raises
+    ------
+    InputError
+        If the name is neither, there is no such split or column, no row, or `datasets` is not installed.
+    MissingData
+        If the data set is not on this machine; the message says how to have it.
+
+    Examples
+    --------
+    >>> dataset_questions("MathArena/aime_2025")[0][1]  # doctest: +SKIP
+    '70'
+    """
+    found = _rows(name, "train")
+    column = next((column for column in _QUESTIONS if column in found.column_names), None)
+    if column is None or "answer" not in found.column_names:
+        raise InputError(
+            f"data set {name} has {', '.join(found.column_names)}; give one with the column `answer` and one of "
+            f"{', '.join(_QUESTIONS)}"
+        )
+    if not len(found):
+        raise InputError(f"data set {name} has no row; give one with questions")
+    return [(str(row[column]).strip(), str(row["answer"]).strip()) for row in found]
 
 
 def _rows(name: str, split: str) -> Any:

@@ -8,6 +8,7 @@ is a sum over the counts (`vote_accuracy`), without simulation. `draw` makes who
 code to vote on. The gaps are inputs: nothing here says whether a language model has one.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +113,7 @@ def vote_accuracy(law: Synthetic, *, beta: float, alpha: float = 0.5) -> float:
     """
     real("beta", beta)
     real("alpha", alpha, low=0)
-    right, weight, both = _counts(law)
+    right, weight, both = _counts(law.traces, *law.shape_parameters)
     n, m = right[both], law.traces - right[both]
     wrong_score = law.mean + beta * law.gain
     right_score = wrong_score + law.mean_gap + beta * law.gain_gap
@@ -145,16 +146,17 @@ def majority_accuracy(law: Synthetic) -> float:
     >>> round(majority_accuracy(Synthetic(pass_rate=0.5)), 6)
     0.5
     """
-    right, weight, _ = _counts(law)
+    right, weight, _ = _counts(law.traces, *law.shape_parameters)
     return float((weight * (np.sign(2 * right - law.traces) + 1) / 2).sum())
 
 
+@functools.lru_cache(maxsize=256)
 def _counts(
-    law: Synthetic,
+    traces: int, a: float, b: float
 ) -> tuple[Float[np.ndarray, " counts"], Float[np.ndarray, " counts"], Bool[np.ndarray, " counts"]]:
     """Numbers of right traces, their probabilities, and which leave a vote to either side."""
-    right = np.arange(law.traces + 1.0)
-    return right, stats.betabinom.pmf(right, law.traces, *law.shape_parameters), (right > 0) & (right < law.traces)
+    right = np.arange(traces + 1.0)
+    return right, stats.betabinom.pmf(right, traces, a, b), (right > 0) & (right < traces)
 
 
 def draw(
