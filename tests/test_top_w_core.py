@@ -15,7 +15,7 @@ from scipy.stats import wasserstein_distance
 
 from icml26.errors import InputError
 from icml26.top_w import core, optimum
-from icml26.top_w.core import entropy_mass, gain, objective, prefix_rule, s_step, singleton_rule
+from icml26.top_w.core import entropy_mass, gain, objective, ordered_prefix_rule, prefix_rule, s_step, singleton_rule
 from icml26.top_w.geometry import Geometry
 from icml26.top_w.optimum import brute_force, lower_bound, subsets
 from icml26.top_w.potential import nearest_potential
@@ -280,3 +280,12 @@ def test_the_package_is_light_until_a_name_is_used():
     with pytest.raises(AttributeError, match="no attribute"):
         icml26.top_w.nothing  # noqa: B018
     assert pickle.loads(pickle.dumps(icml26.top_w.TopWConfig(lam=1))).lam == 1
+
+
+@pytest.mark.parametrize(("lam", "beta"), [(2.2, 2.8), (0.0, 0.3), (1.0, 1.0)])
+def test_sorted_probabilities_need_no_sorting_for_the_potential_zero(lam, beta):
+    draw = torch.Generator().manual_seed(3)
+    p = torch.rand((50, 9), generator=draw, dtype=torch.float64).pow(6).sort(-1, descending=True).values
+    p[:10, 5:] = 0
+    p[10:20, 2] = p[10:20, 3]
+    assert torch.equal(ordered_prefix_rule(p, lam, beta), prefix_rule(p, torch.zeros_like(p), lam, beta))

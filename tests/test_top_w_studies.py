@@ -222,17 +222,20 @@ def test_models_are_averaged_within_a_problem():
     assert found == pytest.approx((0.1, 0.1, 0.1))
 
 
-def plain_score(cells, sampler, setting, admitted):
+def plain_score(cells, sampler, setting, admitted, unmatched):
     """Claim C5's number for one sampler, by loops."""
     means = cells.groupby(["sampler", "setting", "temperature"])[["accuracy", "distinct"]].mean()
     rows = means.loc[sampler, setting]
     greedy = means.loc["greedy", ""]["accuracy"].iloc[0]
     enough = rows[rows["accuracy"] >= admitted * greedy]
-    return enough["distinct"].max() if len(enough) else rows["distinct"][rows["accuracy"].idxmax()]
+    if len(enough):
+        return enough["distinct"].max()
+    return 0.0 if unmatched == "none" else rows["distinct"][rows["accuracy"].idxmax()]
 
 
+@pytest.mark.parametrize("unmatched", ["none", "most accurate"])
 @pytest.mark.parametrize("admitted", [0.5, 0.95, 1.0])
-def test_diversity_counts_only_temperatures_that_match_greedy_accuracy(admitted):
+def test_diversity_counts_only_temperatures_that_match_greedy_accuracy(admitted, unmatched):
     draw = np.random.default_rng(4)
     cells = {}
     for sampler, base in (("greedy", 0.7), ("Top-W", 0.7), ("top-p", 0.6), ("min-p", 0.5)):
@@ -240,9 +243,12 @@ def test_diversity_counts_only_temperatures_that_match_greedy_accuracy(admitted)
             found = np.clip(base - 0.1 * temperature * (sampler != "greedy") + 0.1 * draw.normal(size=30), 0, 1)
             cells[sampler, "", temperature] = list(zip(found, found * temperature * 3, strict=True))
     cells = table(cells)
-    best = max(("top-p", "min-p"), key=lambda name: plain_score(cells, name, "", admitted))
-    found = comparison.diversity_advantage(cells, cells, rivals=["top-p", "min-p"], admitted=admitted)
-    expected = plain_score(cells, "Top-W", "", admitted) - plain_score(cells, best, "", admitted)
+    best = max(("top-p", "min-p"), key=lambda name: plain_score(cells, name, "", admitted, unmatched))
+    found = comparison.diversity_advantage(
+        cells, cells, rivals=["top-p", "min-p"], admitted=admitted, unmatched=unmatched
+    )
+    assert comparison.most_diverse(cells, ["top-p", "min-p"], admitted=admitted, unmatched=unmatched) == (best, "")
+    expected = plain_score(cells, "Top-W", "", admitted, unmatched) - plain_score(cells, best, "", admitted, unmatched)
     assert found.value == pytest.approx(expected)
     assert found.low <= found.value <= found.high
 

@@ -11,6 +11,7 @@ calibration problems, so that no maximum is taken over what is measured; equal v
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,16 @@ from icml26.checks import real
 from icml26.errors import InputError
 from icml26.stats import Interval, bootstrap_interval, paired_difference
 
-__all__ = ["advantage", "best_rivals", "best_settings", "difference", "diversity_advantage", "summary", "tuned"]
+__all__ = [
+    "advantage",
+    "best_rivals",
+    "best_settings",
+    "difference",
+    "diversity_advantage",
+    "most_diverse",
+    "summary",
+    "tuned",
+]
 
 _CELL = ["sampler", "setting", "temperature"]
 ADMITTED = 0.95  # share of greedy accuracy from which on a temperature's diversity counts (C5)
@@ -262,14 +272,15 @@ def diversity_advantage(
     rivals: Sequence[str],
     method: str = "Top-W",
     admitted: float = ADMITTED,
+    unmatched: Literal["none", "most accurate"] = "none",
     seed: int = 0,
 ) -> Interval:
     """Distinct right solutions of the method minus those of the best tuned rival, at matched accuracy (claim C5).
 
     A sampler's score is its largest mean number of distinct right solutions over the temperatures at which its accuracy
-    is at least `admitted` times that of greedy choice. Fixed before any run: where it reaches this at no temperature,
-    the score is that of its most accurate temperature; the score is formed anew in every resample; each rival's
-    setting, and which rival is best, are those of the largest score on the calibration problems.
+    is at least `admitted` times that of greedy choice. The score is formed anew in every resample; each rival's
+    setting, and which rival is best, are those of the largest score on the calibration problems. Differences are
+    rounded to 12 digits, so that a tie is a tie.
 
     Parameters
     ----------
@@ -277,6 +288,9 @@ def diversity_advantage(
         As in `advantage`; both tables need the sampler ``greedy``.
     admitted : float
         Share of the greedy accuracy.
+    unmatched : {"none", "most accurate"}
+        Score of a sampler that reaches this share at no temperature: 0, as it offers nothing at matched accuracy, or
+        the distinct solutions of its most accurate temperature.
 
     Returns
     -------
@@ -297,13 +311,8 @@ def diversity_advantage(
     """
     real("admitted", admitted, above=0, high=1)
     _check_known([method, "greedy", *rivals], calibration)
-    measured, apart = (_curves(table) for table in (cells, calibration))
-    scores = {cell: float(_score(*apart[cell], apart["greedy", ""][0], admitted)) for cell in apart}
-
-    def best(samplers: Sequence[str]) -> tuple[str, str]:
-        return max((cell for cell in apart if cell[0] in samplers), key=scores.__getitem__)
-
-    chosen = [best([method]), best(rivals)]
+    measured = _curves(cells)
+    chosen = [most_diverse(calibration, names, admitted=admitted, unmatched=unmatched) for names in ([method], rivals)]
     for cell in (*chosen, ("greedy", "")):
         if cell not in measured:
             raise InputError(f"cells lack {cell}, which the calibration problems chose; measure it as well")
@@ -312,10 +321,56 @@ def diversity_advantage(
 
     def statistic(greedy: Float[np.ndarray, "*batch problems"], *curves: np.ndarray, axis: int) -> np.ndarray:
         parts = [np.stack(curves[low:high]) for low, high in pairwise(bounds)]
-        ours, theirs = (_score(*parts[i : i + 2], greedy[None], admitted, axis) for i in (0, 2))
-        return ours - theirs
+        ours, theirs = (_score(*parts[i : i + 2], greedy[None], admitted, unmatched, axis) for i in (0, 2))
+        return np.round(ours - theirs, 12)
 
     return bootstrap_interval(statistic, measured["greedy", ""][0][0], *arrays, seed=seed)
+
+
+def most_diverse(
+    calibration: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    admitted: float = ADMITTED,
+    unmatched: Literal["none", "most accurate"] = "none",
+) -> tuple[str, str]:
+    """Choose, of some samplers, the one and its setting with the largest score of `diversity_advantage`.
+
+    Parameters
+    ----------
+    calibration : DataFrame
+        As `run_cells` returns it, with the sampler ``greedy``.
+    names : sequence of str
+        Samplers to choose from.
+    admitted : float
+        Share of the greedy accuracy from which on distinct solutions count.
+    unmatched : {"none", "most accurate"}
+        As in `diversity_advantage`.
+
+    Returns
+    -------
+    (str, str)
+        Sampler and setting; the first in the table where scores are equal.
+
+    Raises
+    ------
+    InputError
+        If a sampler is not in the table or `unmatched` is neither word.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"sampler": np.repeat(["greedy", "top-k", "top-p"], 2), "setting": "", "temperature": 1.0,
+    ...                       "problem": [0, 1] * 3, "accuracy": 1.0, "distinct": [1.0, 1, 1, 1, 3, 4]})
+    >>> most_diverse(table, ["top-k", "top-p"])
+    ('top-p', '')
+    """
+    if unmatched not in ("none", "most accurate"):
+        raise InputError(f"unmatched={unmatched!r} must be 'none' or 'most accurate'")
+    _check_known(["greedy", *names], calibration)
+    apart = _curves(calibration)
+    greedy = apart["greedy", ""][0]
+    known = [cell for cell in apart if cell[0] in names]
+    return max(known, key=lambda cell: float(_score(*apart[cell], greedy, admitted, unmatched)))
 
 
 def _score(
@@ -323,13 +378,15 @@ def _score(
     distinct: Float[np.ndarray, "temperatures *batch problems"],
     greedy: Float[np.ndarray, "any *batch problems"],
     admitted: float,
+    unmatched: str,
     axis: int = -1,
 ) -> Float[np.ndarray, "*batch"]:
     means, spread = accuracy.mean(axis), distinct.mean(axis)
     enough = means >= admitted * greedy[:1].mean(axis) - 1e-12  # rounding must not exclude greedy choice at 1
-    within = np.where(enough, spread, -np.inf).max(0)
-    otherwise = np.take_along_axis(spread, means.argmax(0)[None], 0)[0]
-    return np.where(enough.any(0), within, otherwise)
+    within = np.where(enough, spread, 0.0).max(0)
+    if unmatched == "none":
+        return within
+    return np.where(enough.any(0), within, np.take_along_axis(spread, means.argmax(0)[None], 0)[0])
 
 
 def _curves(cells: pd.DataFrame) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:

@@ -243,6 +243,27 @@ def prefix_rule(
     return torch.zeros_like(chosen).scatter(-1, order, chosen)
 
 
+def ordered_prefix_rule(p: Float[Tensor, "*batch tokens"], lam: float, beta: float) -> Bool[Tensor, "*batch tokens"]:
+    """Return what `prefix_rule` returns for the potential 0 where p decreases along the tokens: no sorting is needed.
+
+    Parameters
+    ----------
+    p, lam, beta
+        As in `prefix_rule`.
+
+    Returns
+    -------
+    bool Tensor, shape (..., tokens)
+
+    Examples
+    --------
+    >>> ordered_prefix_rule(torch.tensor([0.45, 0.45, 0.1]), 0.5, 1.0)
+    tensor([ True,  True, False])
+    """
+    score = torch.where(p > 0, _score(p, torch.zeros_like(p), lam), -torch.inf)
+    return torch.arange(p.shape[-1], device=p.device) < _best_size(p, score, beta - lam)
+
+
 def _best_size(p: Tensor, score: Tensor, slack: float) -> Tensor:
     """How long the best prefix is: the first maximum of J_k, as a last axis of length 1."""
     mass = p.cumsum(-1)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from icml26.checks import real, whole
 from icml26.errors import InputError
-from icml26.top_w.core import rule
+from icml26.top_w.core import ordered_prefix_rule, prefix_rule, rule
 from icml26.top_w.geometry import Geometry, Metric, checked_metric
 from icml26.top_w.pool import pool, warm_start
 from icml26.top_w.potential import nearest_potential
@@ -185,6 +185,8 @@ def _on_pool(ids: Tensor, p: Tensor, geometry: Geometry | None, config: TopWConf
     rows = torch.arange(len(p), device=p.device)
     if config.fast_path and config.sign == -1 and config.neighbours == 1:
         rows = rows[(chosen.kept & ~warm_start(p, config.warm_p)).any(-1)]
+    if not len(rows):
+        return chosen
     for part in rows.split(max(1, _DISTANCES // p.shape[1] ** 2)):
         found = alternate(p[part], geometry.distances(ids[part]), config)
         for whole_batch, these in zip(chosen, found, strict=True):
@@ -222,7 +224,10 @@ def alternate(
     rounds = torch.zeros(len(p), dtype=torch.int64, device=p.device)
     if distances is None:  # one round decides, another confirms
         last = kept
-        kept = best(p, torch.zeros_like(p), config.lam, config.beta)
+        if best is prefix_rule:  # the pool is in order already
+            kept = ordered_prefix_rule(p, config.lam, config.beta)
+        else:
+            kept = best(p, torch.zeros_like(p), config.lam, config.beta)
         converged = (kept == last).all(-1)
         rounds = torch.where(converged, 1, min(2, config.max_rounds))
         return Selection(kept, rounds, converged | (config.max_rounds > 1))

@@ -29,6 +29,7 @@ CONFIGS: dict[str, TopWConfig] = {
     "released": TopWConfig(),
     "lam 0.3, beta 0.8, g 1, warm 0.999": TopWConfig(lam=0.3, beta=0.8, geom_scale=1.0),
     "lam 0.3, beta 0.8, g 1, warm 0.3": TopWConfig(lam=0.3, beta=0.8, geom_scale=1.0, warm_p=0.3),
+    "lam 0.3, beta 0.8, g 1, warm 0.3, sign +1": TopWConfig(lam=0.3, beta=0.8, geom_scale=1.0, warm_p=0.3, sign=1),
     "lam 0, beta 0.3, g 1, warm 0.3": TopWConfig(lam=0.0, beta=0.3, geom_scale=1.0, warm_p=0.3),
 }
 
@@ -72,7 +73,7 @@ def optimality_gaps(
     --------
     >>> table = optimality_gaps(pools=1, tokens=4)
     >>> bool((table["excess"] >= -1e-9).all()), table.query("rule == 'best prefix'").shape[0]
-    (True, 8)
+    (True, 10)
     """
     whole("width", width, 1)
     draw = torch.Generator().manual_seed(whole("seed", seed, 0))

@@ -92,7 +92,7 @@ class Geometry:
             raise InputError(f"embedding ({kind}) must be a matrix of floating numbers, one row a token")
         self.metric = checked_metric(metric)
         self.embedding = table.detach()
-        self.permutation = None if permutation is None else _checked_permutation(permutation, len(table))
+        self.permutation = None if permutation is None else _checked_permutation(permutation, self.embedding)
         self.mean, self.scale = _moments(self.embedding)
 
     def __len__(self) -> int:
@@ -168,8 +168,8 @@ def _moments(table: Tensor) -> tuple[Tensor, Tensor]:
     return mean.float(), variance.clamp_min(_VARIANCE_FLOOR).rsqrt().float()
 
 
-def _checked_permutation(permutation: Tensor, size: int) -> Tensor:
-    order = torch.as_tensor(permutation)
+def _checked_permutation(permutation: Tensor, table: Tensor) -> Tensor:
+    order, size = torch.as_tensor(permutation, device=table.device), len(table)
     whole = not (order.is_floating_point() or order.is_complex() or order.dtype == torch.bool)
     if not whole or order.shape != (size,) or not torch.equal(order.long().sort().values.cpu(), torch.arange(size)):
         raise InputError(f"permutation of shape {tuple(order.shape)} must hold each of 0 ... {size - 1} once")

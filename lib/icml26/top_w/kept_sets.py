@@ -10,6 +10,7 @@ configurations. `kept_sizes` only counts what is kept. Accuracies are in `icml26
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -220,8 +221,13 @@ def _jaccard(first: Bool[Tensor, "1 pool"], second: Bool[Tensor, "1 pool"]) -> f
     return float((first & second).sum() / (first | second).sum())
 
 
-def sweep() -> dict[str, TopWConfig]:
+def sweep(base: TopWConfig | None = None) -> dict[str, TopWConfig]:
     """Return configurations around the release's and far from it, by name, for `compare`.
+
+    Parameters
+    ----------
+    base : TopWConfig, optional
+        What is not varied; the release's by default.
 
     Returns
     -------
@@ -233,8 +239,11 @@ def sweep() -> dict[str, TopWConfig]:
     >>> len(sweep()), next(iter(sweep()))
     (18, 'lam 2.2, beta 2.8, g 0.6, warm 0.999')
     """
+    base = TopWConfig() if base is None else base
     return {
-        f"lam {lam:g}, beta {beta:g}, g {g:g}, warm {warm:g}": TopWConfig(lam, beta, g, warm_p=warm)
+        f"lam {lam:g}, beta {beta:g}, g {g:g}, warm {warm:g}": replace(
+            base, lam=lam, beta=beta, geom_scale=g, warm_p=warm
+        )
         for lam, beta in ((2.2, 2.8), (1.0, 2.0), (0.3, 1.0))
         for g in (0.6, 1.0)
         for warm in (0.999, 0.3, 0.1)

@@ -65,11 +65,13 @@ def pool(logits: Float[Tensor, "rows vocabulary"], temperature: float, top_m: in
     values, ids = z.topk(min(size + 1, vocabulary), dim=-1)
     top = values[:, :1]
     # Kept sets do not depend on what probabilities are divided by, only the floor under log p does: float32 will do.
-    shares = (z - top).float().div_(max(temperature, 1e-30)).exp_()
+    shares = (z - top).float().div_(min(max(temperature, 1e-30), 1e30)).exp_()
     total = shares.sum(-1, keepdim=True, dtype=torch.float64)
     if not total.isfinite().all():
         row = int((~total.isfinite()).flatten().nonzero()[0])
-        what = "NaN" if logits[row].isnan().any() else "+inf" if (logits[row] > 0).any() else "nothing but -inf"
+        what = (
+            "NaN" if logits[row].isnan().any() else "+inf" if (logits[row] == torch.inf).any() else "nothing but -inf"
+        )
         raise InputError(f"logits hold {what} in row {row}; give finite logits, -inf only for excluded tokens")
     values, ids = _in_order_of_ids(z, values, ids, size)
     return Pool(ids, ((values.double() - top.double()) / temperature).exp_() / total)
@@ -93,9 +95,10 @@ def _in_order_of_ids(z: Tensor, values: Tensor, ids: Tensor, size: int) -> tuple
         row, token, rank = row[fits], token[fits], rank[fits]
         ids = ids.clone()
         ids[rows[row], size - places[row] + rank] = token
-    ids, by_id = ids.sort(dim=-1)
-    values, by_value = values.gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
-    return values, ids.gather(-1, by_value)
+    tied = equal.any(-1).nonzero().squeeze(-1)
+    some_ids, by_id = ids[tied].sort(dim=-1)
+    some_values, by_value = values[tied].gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
+    return values.index_copy(0, tied, some_values), ids.index_copy(0, tied, some_ids.gather(-1, by_value))
 
 
 def warm_start(p: Float64[Tensor, "rows pool"], warm_p: float) -> Bool[Tensor, "rows pool"]:
