@@ -411,3 +411,8 @@ def test_the_s_step_of_the_decoder_is_that_of_the_theory():
     f = -distances[0, 0].double()  # the warm start is the first token
     assert torch.equal(once.kept[0], s_step(p[0], f, 0.3, 1.0))
     assert once.kept[0].tolist() == [True, True, False]
+
+
+def test_a_temperature_beyond_float32_keeps_excluded_tokens_out():
+    logits = torch.tensor([[0.0, 1.0, -torch.inf, 0.5]])
+    assert select(logits, None, temperature=1e39).kept.tolist() == [[True, True, False, True]]
