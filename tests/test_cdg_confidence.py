@@ -341,9 +341,51 @@ def test_what_is_no_question_is_refused(traces):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("tensor", [torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)])
+def test_tensors_that_numpy_cannot_read_are_refused_with_the_remedy(tensor):
+    for make in (
+        lambda: Question.of([("7", tensor)]),
+        lambda: Question(["7"], tensor, [3]),
+        lambda: Question(["7", "8", "9"], np.ones(3), [1, 1, 1], tensor),
+    ):
+        with pytest.raises(InputError, match=r"\.float\(\)"):
+            make()
+    assert Question.of([("7", tensor.detach().float().cpu().numpy())]).confidences.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("rows", [[], [2], [-3], [0.0], [[0]], [True, False], 0, [[0], [0, 1]]])
+def test_what_are_no_rows_of_a_question_is_refused(rows):
+    with pytest.raises(InputError, match="rows"):
+        Question.of([("7", [1.0]), ("8", [2.0])]).take(rows)
+
+
+@pytest.mark.parametrize("ends", [([0, 0, 0], 1), (0, [[1], [1, 2]]), (0.0, 1), (0, [[1, 1]])])
+def test_what_are_no_ends_of_stretches_is_refused(ends):
+    with pytest.raises(InputError, match=r"starts|stops"):
+        Question.of([("7", [1.0]), ("8", [2.0])]).part(*ends)
+
+
+def test_a_slice_of_a_question_is_a_list_of_traces():
+    question = Question.of([("7", [1.0]), ("8", [2.0]), ("9", [3.0])])
+    assert [trace.answer for trace in question[1:]] == ["8", "9"]
+    assert question[5:] == []
+
+
+@pytest.mark.parametrize("sampled", ["7", [[0], [0, 1]], None.__class__])
+def test_drawn_tokens_that_are_no_array_are_refused(sampled):
+    with pytest.raises(InputError, match="sampled") as caught:
+        token_confidence(np.zeros((2, 4)), 2, sampled=sampled)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("777", np.ones(3), [1, 1, 1]),
+        (7, np.ones(3), [3]),
+        (["7"], np.ones(3), [[1], [1, 1]]),
+        (["7"], np.ones(3), [3], ["high"]),
+        (["7"], np.ones(3), [3], [True]),
         (["7"], np.ones(3), [2]),
         (["7"], np.ones(3), [3.0]),
         (["7", "8"], np.ones(3), [4, -1]),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, StoppingCriteria
 
 from icml26.cdg.confidence import self_certainty, token_confidence
 from icml26.cdg.observer import ConfidenceObserver, from_generate
@@ -162,8 +162,120 @@ def test_observed_rows_make_a_question(model):
         observed.question(["7"])
 
 
-@pytest.mark.parametrize("options", [{"end": -1}, {"end": 1.5}, {"end": 1, "k": 0}, {"end": 1, "sampled": 1},
-                                     {"end": 1, "decimals": 0.5}])  # fmt: skip
+class StopAfter(StoppingCriteria):
+    """Ends every row of even number at its second token: what ``stop_strings`` does, without a tokenizer."""
+
+    def __call__(self, input_ids, scores, **_):
+        even = torch.arange(len(input_ids)) % 2 == 0
+        return even & (input_ids.shape[1] >= PROMPTS.shape[1] + 2)
+
+
+def test_padding_of_rows_that_something_else_ends_is_no_token(model):
+    pad, observer = 11, ConfidenceObserver(END, 5)
+    options = {"stopping_criteria": [StopAfter()], "pad_token_id": pad, "suppress_tokens": [pad]}
+    output = generate(model, observer, **options)
+    drawn = output.sequences[:, PROMPTS.shape[1] :]
+    expected = [
+        next((step + 1 for step, token in enumerate(row) if token == END or (number % 2 == 0 and step == 1)), len(row))
+        for number, row in enumerate(drawn.tolist())
+    ]
+    assert (drawn[::2, 2:] == pad).all()
+    for observed in (
+        observer.finalize(output, pad=pad),
+        observer.finalize(output, lengths=expected),
+        from_generate(output, END, 5, pad=pad),
+    ):
+        assert observed.lengths.tolist() == expected
+        assert len(observed.confidences) == sum(expected)
+        last = drawn[torch.arange(len(drawn)), torch.tensor(expected) - 1]
+        assert observed.ended.tolist() == (last == END).tolist()
+    known = np.split(observer.finalize(output, lengths=expected).confidences, np.cumsum(expected)[:-1])
+    whole = observer.finalize(output, lengths=np.full(12, drawn.shape[1]))
+    assert np.array_equal(known[0], whole.confidences[: expected[0]])
+
+
+def test_padding_that_looks_like_the_end_token_needs_the_true_lengths(model):
+    observer = ConfidenceObserver(END, 5)
+    output = generate(model, observer, stopping_criteria=[StopAfter()], pad_token_id=END)
+    with pytest.raises(InputError, match="lengths"):
+        observer.finalize(output, pad=END)
+    drawn = output.sequences[:, PROMPTS.shape[1] :].tolist()
+    lengths = [min(2, len(row)) if number % 2 == 0 else len(row) for number, row in enumerate(drawn)]
+    observed = observer.finalize(output, lengths=lengths)
+    assert observed.lengths[::2].max() == 2
+    assert observed.ended[::2].tolist() == [END in row[:2] for row in drawn[::2]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"pad": -1}, {"pad": True}, {"lengths": [1]}, {"lengths": [0] * 12}, {"lengths": [99] * 12},
+     {"lengths": [1.0] * 12}, {"lengths": [[1], [1, 2]]}, {"pad": 0, "lengths": [1] * 12}],
+)  # fmt: skip
+def test_wrong_ends_of_rows_are_refused(model, options):
+    observer = ConfidenceObserver(END, 5)
+    output = generate(model, observer)
+    with pytest.raises(InputError) as caught:
+        observer.finalize(output, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dictionary_that_generate_returned_is_taken_as_its_sequences(model):
+    observer = ConfidenceObserver(END, 5)
+    output = generate(model, observer)
+    for left, right in zip(observer.finalize(output), observer.finalize(output.sequences), strict=True):
+        assert np.array_equal(left, right)
+
+
+@pytest.mark.parametrize("wrong", [None, [[1, 2]], "ids", SimpleNamespace(sequences=None), torch.zeros(12, 18)])
+def test_what_is_no_output_of_generate_is_refused(model, wrong):
+    observer = ConfidenceObserver(END, 5)
+    generate(model, observer)
+    with pytest.raises(InputError, match="generate returned"):
+        observer.finalize(wrong)
+    with pytest.raises(InputError):
+        from_generate(wrong, END, 5)
+    with pytest.raises(InputError):
+        from_generate(SimpleNamespace(sequences=wrong, logits=(torch.zeros(12, 8),)), END, 5)
+    with pytest.raises(InputError):
+        from_generate(SimpleNamespace(sequences=PROMPTS, logits=()), END, 5)
+
+
+def test_a_forbidden_token_leaves_confidence_and_takes_self_certainty(model):
+    observer = ConfidenceObserver(END, 5)
+    output = generate(model, observer, min_new_tokens=3, max_new_tokens=6, output_scores=True)
+    observed, steps = observer.finalize(output), [logits.clone() for logits in output.logits]
+    for logits in steps[:3]:
+        logits[:, END] = -torch.inf
+    first = np.cumsum(observed.lengths) - observed.lengths
+    for step in range(3):
+        expected = token_confidence(steps[step], 5)
+        assert np.allclose(observed.confidences[first + step], expected, atol=1e-5)
+    assert np.isnan(observed.certainties).all()
+    assert np.isfinite(from_generate(output, END, 5).certainties).all()
+    assert np.isnan(observed.question(["7"] * 12).certainties).all()
+
+
+def test_the_rows_of_each_prompt_make_a_question_of_their_own(model):
+    observer = ConfidenceObserver(END, 5)
+    observed = observer.finalize(generate(model, observer))
+    answers = [str(row) for row in range(12)]
+    every, parts = observed.question(answers), observed.questions(answers, each=4)
+    assert [part.answers for part in parts] == [tuple(answers[:4]), tuple(answers[4:8]), tuple(answers[8:])]
+    for row, trace in enumerate(trace for part in parts for trace in part):
+        assert np.array_equal(trace.confidences, every[row].confidences)
+        assert trace.certainty == every[row].certainty
+    for wrong in (5, 0, 2.0, 24):
+        with pytest.raises(InputError, match="each"):
+            observed.questions(answers, each=wrong)
+    with pytest.raises(InputError):
+        observed.questions(answers[:8], each=4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"end": 2**63}, {"end": None}, {"end": -1}, {"end": 1.5}, {"end": 1, "k": 0}, {"end": 1, "sampled": 1},
+     {"end": 1, "decimals": 0.5}],
+)  # fmt: skip
 def test_wrong_options_of_the_observer_are_refused(options):
     with pytest.raises(InputError):
         ConfidenceObserver(**options)
@@ -227,6 +339,20 @@ def test_entries_that_stand_for_no_value_are_refused_or_dropped(stand_in):
         (served(position(np.nan)), {}),
         (served(position(0.5)), {}),
         (served(position(-0.5)), {"k": 2}),
+        (served(position(-0.5, -np.inf, -np.inf)), {"k": 3, "missing": "drop"}),
+        (served(position(-0.5, -1.0, -9999.0)), {"k": 3, "missing": "drop"}),
+        (served(position(None)), {}),
+        (served(position("-1_0")), {}),
+        (served(position(True)), {}),
+        (served({3: -0.5}), {}),
+        (served([-0.5]), {}),
+        (served(-0.5), {}),
+        (served(position(-0.5), text=None), {}),
+        (SimpleNamespace(outputs=[SimpleNamespace(text="7", logprobs=1)]), {}),
+        (SimpleNamespace(outputs=[SimpleNamespace(text="7")]), {}),
+        (SimpleNamespace(outputs=SimpleNamespace(text="7", logprobs=[])), {}),
+        (SimpleNamespace(outputs=None), {}),
+        ("7", {}),
         (served(position(-0.5)), {"k": 0}),
         (served(position(-0.5)), {"missing": "keep"}),
         (served(position(-0.5)), {"decimals": -1}),
@@ -237,6 +363,19 @@ def test_wrong_server_outputs_and_options_are_refused(request_, options):
     with pytest.raises(InputError) as caught:
         from_vllm([request_], last_word, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_single_request_and_what_reads_no_answer_are_refused():
+    with pytest.raises(InputError, match=r"\[request\]"):
+        from_vllm(served(position(-0.5)), last_word)
+    with pytest.raises(InputError, match="callable"):
+        from_vllm([served(position(-0.5))], "7")
+
+
+def test_the_k_largest_are_averaged_among_entries_that_have_a_value():
+    request = served(position(-0.5, -1.5, -np.inf), position(-np.inf, -np.inf))
+    (question,) = from_vllm([request], last_word, k=2, missing="drop")
+    assert question.confidences.tolist() == [1.0]
 
 
 def test_a_text_without_an_answer_is_a_trace_without_one():

@@ -7,7 +7,7 @@ import pytest
 
 from icml26 import evaluation
 from icml26.arithmetic import models as arithmetic_models
-from icml26.cdg import accuracy, baselines, conditions, gaps, own_models, phase
+from icml26.cdg import accuracy, baselines, conditions, gaps, intervals, own_models, phase
 from icml26.cdg.ballots import MEAN, Rule, ballots, elect, right
 from icml26.cdg.confidence import window_gain
 from icml26.cdg.decision import critical_gain
@@ -150,7 +150,7 @@ def test_effect_size_is_in_units_of_the_spread_within_a_question():
 
 def test_conditions_count_alike_whatever_their_number_of_questions():
     few, many = np.array([0.0, 2.0]), np.full(50, 5.0)
-    found = gaps.stratified_mean([few, many], seed=0)
+    found = intervals.stratified_mean([few, many], seed=0)
     assert found.value == 3.0
     assert found.interval == (2.5, 3.5)
 
@@ -158,7 +158,55 @@ def test_conditions_count_alike_whatever_their_number_of_questions():
 def test_shares_are_those_of_all_traces():
     holds = np.array([True, False, True, True, False])
     shares, weights = gaps.question_shares(holds, np.array([True, True, True, True, False]), np.array([0, 0, 0, 1, 1]))
-    assert gaps.stratified_mean([shares], [weights], seed=0).value == pytest.approx(3 / 4)
+    assert intervals.stratified_mean([shares], [weights], seed=0).value == pytest.approx(3 / 4)
+
+
+def test_conditions_that_share_questions_are_resampled_together():
+    rng = np.random.default_rng(4)
+    easy = rng.normal(size=60)
+    strata = [easy + 0.1 * rng.normal(size=60), easy + 0.1 * rng.normal(size=60)]
+    alone, together = (intervals.stratified_mean(strata, groups=groups, seed=0) for groups in (None, ["a", "a"]))
+    width = [found.high - found.low for found in (alone, together)]
+    assert alone.value == together.value
+    # Two copies of one sample tell no more than one; taken for independent, they would shrink the error by root two.
+    assert width[1] / width[0] == pytest.approx(np.sqrt(2), rel=0.1)
+    mirrored = intervals.stratified_mean([easy, -easy], groups=["a", "a"], seed=0)
+    assert mirrored.high - mirrored.low < 1e-12
+
+
+def test_a_question_without_a_value_counts_for_nothing():
+    found = intervals.stratified_mean([[1.0, np.nan, 3.0], [4.0, 6.0, np.nan]], groups=["a", "a"], seed=0)
+    assert found.value == 3.5
+    same = intervals.stratified_mean([[1.0, np.nan, 3.0]], seed=0)
+    assert same == intervals.stratified_mean([[1.0, 3.0]], seed=0)
+
+
+def test_gaps_of_all_questions_are_those_of_the_questions_that_count():
+    rng = np.random.default_rng(0)
+    question, values, correct = rng.integers(0, 9, 60), rng.normal(size=60), rng.random(60) < 0.4
+    every = gaps.question_gaps(values, correct, question, questions=12)
+    assert len(every) == 12
+    np.testing.assert_array_equal(every[~np.isnan(every)], gaps.question_gaps(values, correct, question))
+    shares, weights = gaps.question_shares(values > 0, correct, question, questions=12)
+    np.testing.assert_array_equal(np.isnan(shares), weights == 0)
+
+
+def test_the_pooled_gap_is_uncertain_by_its_questions_not_its_traces():
+    rng = np.random.default_rng(2)
+    correct = rng.random((30, 40)) < 0.5
+    correct[:, :2] = [True, False]
+    level = np.tile(rng.normal(size=(30, 1)), 40) * np.where(correct, 1, -1)  # each question has its own gap
+    voting = rng.random((30, 40)) < 0.9
+    found = intervals.pooled_gap(level, correct, voting, seed=0)
+    assert found.value == pytest.approx(gaps.pooled(level[voting], correct[voting]).gap)
+    deviation = np.std(
+        [
+            gaps.pooled(level[rows][voting[rows]], correct[rows][voting[rows]]).gap
+            for rows in rng.integers(30, size=(200, 30))
+        ]
+    )
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.25)
+    assert np.isnan(intervals.pooled_gap(level, np.ones_like(correct), voting, seed=0).value)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.7])
@@ -266,7 +314,11 @@ def test_wrong_input_is_refused():
     with pytest.raises(InputError, match="truth values"):
         gaps.question_gaps([1.0], [1], [0])
     with pytest.raises(InputError, match="strata is empty"):
-        gaps.stratified_mean([], seed=0)
+        intervals.stratified_mean([], seed=0)
+    with pytest.raises(InputError, match="same number of questions"):
+        intervals.stratified_mean([[1.0, 2.0], [1.0, 2.0, 3.0]], groups=["a", "a"], seed=0)
+    with pytest.raises(InputError, match="at least two values"):
+        intervals.stratified_mean([[1.0, np.nan]], seed=0)
     with pytest.raises(InputError, match="pass_rate"):
         phase.Synthetic(pass_rate=1.0)
     with pytest.raises(InputError, match="too small"):

@@ -249,6 +249,49 @@ def test_the_ratio_is_mean_confidence_over_the_gap_of_gains():
     assert voter.beta_ == voter.ratio_ == pytest.approx(summary.mean.mean() / gap)
 
 
+def test_the_standard_error_of_the_gap_is_that_of_resampled_questions():
+    generator, questions = np.random.default_rng(3), []
+    for _ in range(40):  # what traces of a question share makes traces poorer than their number
+        shared = generator.normal(0, 1)
+        answers = generator.choice(["7", "8"], 12, p=generator.choice([[0.3, 0.7], [0.7, 0.3]]))
+        questions.append([ramp(answer, 10, 10 + shared + generator.normal(0, 0.3), 30) for answer in answers])
+    voter = CDGVoter(beta=0).fit(questions, ["7"] * 40)
+    summary = summarise(questions)
+    gain, right = summary.gain.reshape(40, 12), (summary.answer == "7").reshape(40, 12)
+    gaps = []
+    for _ in range(2000):
+        rows = generator.integers(0, 40, 40)
+        drawn, labelled = gain[rows].ravel(), right[rows].ravel()
+        gaps.append(drawn[labelled].mean() - drawn[~labelled].mean())
+    assert voter.gap_error_ == pytest.approx(np.std(gaps), rel=0.1)
+    naive = np.hypot(gain[right].std() / np.sqrt(right.sum()), gain[~right].std() / np.sqrt((~right).sum()))
+    assert voter.gap_error_ > 1.3 * naive
+
+
+def uncertain():
+    """Right traces rise more in one question and less in the other; the gap that is left is tiny."""
+    return [
+        [ramp("7", 9, 10.001), ramp("8", 9, 9)],
+        [ramp("7", 9, 9), ramp("8", 9, 10)],
+    ], ["7", "7"]
+
+
+def test_the_band_warns_where_the_gap_is_below_its_error_and_only_there():
+    questions, answers = uncertain()
+    with pytest.warns(UserWarning, match=r'not determined.*rule="grid"') as caught:
+        voter = CDGVoter().fit(questions, answers)
+    assert len(caught) == 1
+    assert 0 < voter.gap_ < voter.gap_error_
+    assert voter.beta_ == voter.ratio_ > 1000
+    with pytest.warns(UserWarning, match="standard error of nan"):  # one question has none
+        CDGVoter().fit(questions[:1], answers[:1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CDGVoter(rule="grid").fit(questions, answers)
+        CDGVoter(beta=3).fit(questions, answers)
+        assert CDGVoter().fit(*calibration(gap=3.0)).gap_error_ > 0
+
+
 def test_short_and_unanswered_traces_do_not_calibrate():
     questions, answers = calibration()
     noisy = [[*question, flat(None, 90), flat("", 90), flat("7", 90, 9)] for question in questions]
@@ -326,7 +369,7 @@ def test_a_judge_decides_what_is_right():
     questions = [[ramp("7.0", 9, 10), flat("8", 9)]]
     with pytest.warns(UserWarning, match="beta is set to 0"):
         assert CDGVoter().fit(questions, ["7"]).score(questions, ["7"]) == 0
-    voter = CDGVoter(judge=lambda winner, answer: float(winner) == float(answer)).fit(questions, ["7"])
+    voter = CDGVoter(rule="grid", judge=lambda winner, answer: float(winner) == float(answer)).fit(questions, ["7"])
     assert voter.gap_ > 0
     assert voter.score(questions, ["7"]) == 1
 
@@ -335,6 +378,9 @@ def test_a_judge_decides_what_is_right():
     ("options", "arguments"),
     [
         ({"rule": "best"}, calibration()),
+        ({"judge": "equal"}, calibration()),
+        ({}, (5, ["7"])),
+        ({}, (calibration()[0], None)),
         ({"beta": np.nan}, calibration()),
         ({"alpha": -1}, calibration()),
         ({"guard": "abs"}, calibration()),

@@ -2,8 +2,9 @@
 
 The paper is CDG (Wang et al., ICML 2026, arXiv 2605.25244). `question` and `traces` hold traces and their statistics
 (`segments` sums them), `confidence` computes token confidence from logits, `observer` and `vllm_outputs` collect it
-from ``generate`` and vLLM. `voting` is the vote and `decision` what decides it, `voter` the estimator that calibrates
-beta, `baselines` and `deepconf` what it is compared with, `tuning` how settings are chosen.
+from ``generate`` and vLLM (`observed` is what the first returns). `voting` is the vote and `decision` what decides it,
+`voter` the estimator that calibrates beta, `baselines` and `deepconf` what it is compared with, `tuning` how settings
+are chosen.
 
 Beside them are the chapter's experiments: `conditions`, `own_models` and `smollm2` say where traces come from, `gaps`
 compares right and wrong ones, `ballots` and `accuracy` compare votes, `phase` draws synthetic confidences.

@@ -1,10 +1,10 @@
 """Accuracies of votes: settings chosen on calibration questions, winners compared on the others.
 
 CDG (Wang et al., arXiv 2605.25244) takes beta from [0.5 r, 1.5 r], where r is the mean confidence over the gap of gains
-on calibration questions. `grids` gives every rule as many settings as CDG, `choose` picks the best on calibration
-questions, and `compare` marks each rule's winners on the questions that are left. Whether a condition can decide
-anything is for majority's accuracy on the calibration questions to say (`Comparison.eligible`). Intervals are left to
-`icml26.cdg.gaps`.
+on calibration questions. `grids` gives seven settings to each rule that has any, nine to DeepConf-Tail and one to CDG's
+rules where r does not exist; `choose` picks the best on calibration questions, and `compare` marks each rule's winners
+on the questions that are left. Whether a condition can decide anything is for majority's accuracy on the calibration
+questions to say (`Comparison.eligible`). Intervals are left to `icml26.cdg.intervals`.
 """
 
 from collections.abc import Sequence
@@ -88,6 +88,8 @@ def scale(votes: Ballots, percent: int = 10, *, within: bool = False) -> Scale:
 def grids(ratio: float, *, alpha: float = 0.5, percent: int = 10) -> dict[str, list[Rule]]:
     """Settings of each rule to choose from on calibration questions: seven each, nine of DeepConf-Tail.
 
+    CDG and the rules made of it have one setting, beta = 0, where r does not exist: fewer than their rivals.
+
     Parameters
     ----------
     ratio : float
@@ -106,6 +108,8 @@ def grids(ratio: float, *, alpha: float = 0.5, percent: int = 10) -> dict[str, l
     --------
     >>> [len(rules) for rules in grids(8.0).values()]
     [1, 1, 9, 7, 7, 1, 7, 7, 7, 7]
+    >>> len(grids(float("nan"))["CDG"])
+    1
     """
     betas = [0.0] if np.isnan(ratio) else [factor * ratio for factor in FACTORS]
     return {

@@ -251,14 +251,19 @@ def _scores(logits: Tensor | np.ndarray) -> Tensor:
     try:
         scores = torch.as_tensor(logits)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"logits must be a tensor or an array of numbers: {error}") from error
+        why = str(error).partition("\n")[0]
+        raise InputError(f"logits must be a tensor or an array of numbers: {why}") from error
     if not scores.ndim or not scores.shape[-1] or not scores.is_floating_point():
         raise InputError(f"logits is {scores.dtype} of shape {tuple(scores.shape)}; give floats, vocabulary last")
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
 def _drawn(sampled: Tensor | np.ndarray, scores: Tensor) -> Tensor:
-    drawn = torch.as_tensor(sampled, device=scores.device)
+    try:
+        drawn = torch.as_tensor(sampled, device=scores.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(f"sampled must be a tensor or an array of token ids: {why}") from error
     if drawn.shape != scores.shape[:-1] or drawn.is_floating_point() or drawn.dtype == torch.bool:
         raise InputError(
             f"sampled is {drawn.dtype} of shape {tuple(drawn.shape)}; give a token id for each position, "

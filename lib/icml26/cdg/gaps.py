@@ -1,14 +1,12 @@
-"""The gap between correct and wrong traces, within questions, and intervals that know what is independent.
+"""The gap between correct and wrong traces, within questions and pooled.
 
 CDG (Wang et al., arXiv 2605.25244) compares the confidence gains of correct and wrong traces pooled over questions.
 Easy questions have both more correct and more confident traces, so a pooled gap may exist where no question has one
 (Simpson's paradox). `question_gaps` therefore compares traces of the same question, and only the questions with at
-least two of each count; `pooled` gives the comparison of the paper beside it. Traces of one question are not
-independent: `stratified_mean` resamples questions, within each condition, and averages conditions. Which values are
-compared (gain, mean, tail, the confidence of a bin) is for the caller to choose.
+least two of each count; `pooled` gives the comparison of the paper beside it. Which values are compared (gain, mean,
+tail, the confidence of a bin) is for the caller to choose; intervals are left to `icml26.cdg.intervals`.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats as scipy_stats
 
-from icml26 import stats
+from icml26.checks import whole
 from icml26.errors import InputError
 
-__all__ = ["Pooled", "effect_size", "pooled", "question_gaps", "question_shares", "shared_share", "stratified_mean"]
+__all__ = ["Pooled", "effect_size", "pooled", "question_gaps", "question_shares", "shared_share"]
 
 
 class Pooled(NamedTuple):
@@ -47,6 +45,7 @@ def question_gaps(
     question: Int[ArrayLike, " traces"],
     *,
     least: int = 2,
+    questions: int | None = None,
 ) -> Float[np.ndarray, " questions"]:
     """Mean over a question's correct traces less that over its wrong ones, for each question that has enough of both.
 
@@ -60,16 +59,18 @@ def question_gaps(
         The trace's question, from 0 on.
     least : int
         Least number of correct and of wrong traces for a question to count.
+    questions : int, optional
+        How many there are; gives each of them an entry, NaN where it does not count.
 
     Returns
     -------
-    float64 array, questions that count
+    float64 array, questions that count, or all
         In the order of their numbers; empty if none does.
 
     Raises
     ------
     InputError
-        If the shapes differ, a value is not finite, or a question's number is negative.
+        If the shapes differ, a value is not finite, or a question's number is negative or not below `questions`.
 
     Examples
     --------
@@ -77,10 +78,14 @@ def question_gaps(
     array([3.])
     """
     values, correct, question = _traces(values, correct, question)
-    counts, sums = _sums(values, correct, question)
+    counts, sums = _sums(values, correct, question, questions)
     enough = (counts >= least).all(0)
     means = sums[:, enough] / counts[:, enough]
-    return means[1] - means[0]
+    if questions is None:
+        return means[1] - means[0]
+    every = np.full(questions, np.nan)
+    every[enough] = means[1] - means[0]
+    return every
 
 
 def effect_size(
@@ -169,7 +174,11 @@ def pooled(values: Float[ArrayLike, " traces"], correct: Bool[ArrayLike, " trace
 
 
 def question_shares(
-    holds: Bool[ArrayLike, " traces"], among: Bool[ArrayLike, " traces"], question: Int[ArrayLike, " traces"]
+    holds: Bool[ArrayLike, " traces"],
+    among: Bool[ArrayLike, " traces"],
+    question: Int[ArrayLike, " traces"],
+    *,
+    questions: int | None = None,
 ) -> tuple[Float[np.ndarray, " questions"], Float[np.ndarray, " questions"]]:
     """Share of a question's traces for which something holds, and their number, which is the question's weight.
 
@@ -181,16 +190,18 @@ def question_shares(
         The traces that are asked, such as the correct ones.
     question : array-like of int, traces
         The trace's question, from 0 on.
+    questions : int, optional
+        How many there are; gives each of them an entry, of share NaN and weight 0 where it has no such trace.
 
     Returns
     -------
-    shares, weights : float64 arrays, questions with at least one such trace
-        As `stratified_mean` takes them: the weighted mean is the share of all such traces.
+    shares, weights : float64 arrays, questions with at least one such trace, or all
+        As `icml26.cdg.intervals.stratified_mean` takes them: the weighted mean is the share of all such traces.
 
     Raises
     ------
     InputError
-        If the shapes differ, or a question's number is negative.
+        If the shapes differ, or a question's number is negative or not below `questions`.
 
     Examples
     --------
@@ -198,9 +209,13 @@ def question_shares(
     (array([0.5, 1. ]), array([2., 1.]))
     """
     holds, among, question = _traces(np.asarray(holds, dtype=float), among, question)
-    counts, sums = _sums(holds, among, question)
+    counts, sums = _sums(holds, among, question, questions)
     asked = counts[1] > 0
-    return sums[1, asked] / counts[1, asked], counts[1, asked].astype(float)
+    if questions is None:
+        return sums[1, asked] / counts[1, asked], counts[1, asked].astype(float)
+    every = np.full(questions, np.nan)
+    every[asked] = sums[1, asked] / counts[1, asked]
+    return every, counts[1].astype(float)
 
 
 def shared_share(
@@ -261,61 +276,6 @@ def shared_share(
     return float(between / (between + within)) if between + within else float("nan")
 
 
-def stratified_mean(
-    strata: Sequence[Float[ArrayLike, " questions"]],
-    weights: Sequence[Float[ArrayLike, " questions"]] | None = None,
-    *,
-    seed: int,
-    resamples: int = 2000,
-) -> stats.Interval:
-    """Mean over conditions of the mean over each one's questions, which are resampled within the condition.
-
-    Parameters
-    ----------
-    strata : sequence of array-like
-        For each condition a value a question, at least two.
-    weights : sequence of array-like, optional
-        Positive weights of the questions within their condition; equal by default. Conditions count alike.
-    seed : int
-        Seed of the resampling.
-    resamples : int
-        Number of resamples.
-
-    Returns
-    -------
-    Interval
-        95 % percentile interval.
-
-    Raises
-    ------
-    InputError
-        If there is no condition, one has fewer than two questions, or weights do not fit.
-
-    Examples
-    --------
-    >>> stratified_mean([[1.0, 1.0], [3.0, 3.0]], seed=0)
-    Interval(value=2.0, low=2.0, high=2.0)
-    """
-    values = [np.asarray(stratum, dtype=float) for stratum in strata]
-    if not values:
-        raise InputError("strata is empty; give the values of at least one condition")
-    shares = [np.ones_like(value) for value in values] if weights is None else [np.asarray(w, float) for w in weights]
-    if [value.shape for value in values] != [share.shape for share in shares]:
-        raise InputError("weights must have the shapes of strata, a weight for each question")
-    if not all((share > 0).all() for share in shares):
-        raise InputError("weights must be positive; leave questions of no weight out")
-
-    def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        means = []
-        for value, share, index in zip(values, shares, drawn, strict=True):
-            chosen = index.astype(int)
-            means.append((value[chosen] * share[chosen]).sum(axis) / share[chosen].sum(axis))
-        return np.mean(means, axis=0)
-
-    places = [np.arange(len(value)) for value in values]
-    return stats.bootstrap_interval(statistic, *places, seed=seed, paired=False, resamples=resamples)
-
-
 def _traces(values: ArrayLike, correct: ArrayLike, question: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values, correct, question = np.asarray(values, dtype=float), np.asarray(correct), np.asarray(question)
     if not values.shape == correct.shape == question.shape or values.ndim != 1:
@@ -332,9 +292,12 @@ def _traces(values: ArrayLike, correct: ArrayLike, question: ArrayLike) -> tuple
     return values, correct, question
 
 
-def _sums(values: np.ndarray, correct: np.ndarray, question: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sums(
+    values: np.ndarray, correct: np.ndarray, question: np.ndarray, questions: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Counts and sums of values, of wrong traces (row 0) and correct ones (row 1), for each question."""
-    questions = int(question.max()) + 1 if len(question) else 0
+    least = int(question.max()) + 1 if len(question) else 0
+    questions = least if questions is None else whole("questions", questions, least)
     cells = correct * questions + question
     shape = (2, questions)
     counts = np.bincount(cells, minlength=2 * questions).reshape(shape)

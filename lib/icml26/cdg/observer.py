@@ -2,67 +2,33 @@
 
 `ConfidenceObserver` is a ``LogitsProcessor`` that changes nothing: at each step it reads the logits of the next token
 and keeps two numbers per row. Rows that have ended keep receiving logits; `finalize` cuts every row behind its end
-token, whose own confidence counts. ``generate`` runs a processor of one's own behind its built-in ones (repetition
-penalty, suppressed tokens, ...) and before temperature, top-k and top-p: what is seen is raw iff none of the built-in
-ones is set. `from_generate` computes the same from logits that ``generate`` kept. The definitions are DeepConf's (Fu et
-al., arXiv 2508.15260), `icml26.cdg.confidence`. Beams and assisted decoding are refused.
+token, whose own confidence counts. Where something else ends rows too (``stop_strings``, a criterion of one's own),
+what follows is padding that no processor can tell from drawn tokens: `finalize` must be told of it. ``generate`` runs a
+processor of one's own behind its built-in ones (repetition penalty, suppressed tokens, ...) and before temperature,
+top-k and top-p: what is seen is raw iff none of the built-in ones is set. Tokens that one of them forbids, as
+``min_new_tokens`` does the end token, are left out of the confidence, and self-certainty is NaN there.
+`from_generate` computes the same from raw logits that ``generate`` kept. The definitions are DeepConf's (Fu et al.,
+arXiv 2508.15260), `icml26.cdg.confidence`, and its reader is CDG (Wang et al., arXiv 2605.25244). Beams and assisted
+decoding are refused.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int, Int64
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import LogitsProcessor
 
 from icml26.cdg.confidence import self_certainty, token_confidence
-from icml26.cdg.question import Question
+from icml26.cdg.observed import Observed, cut, limits
 from icml26.checks import is_integer, whole
 from icml26.errors import InputError
 
 __all__ = ["ConfidenceObserver", "Observed", "from_generate"]
 
-
-class Observed(NamedTuple):
-    """Confidences of generated rows.
-
-    Attributes
-    ----------
-    confidences : array, shape (all tokens,)
-        Token confidences of the first row, of the second, and so on, in nats; the end token's included.
-    lengths : int array, shape (rows,)
-        Generated tokens of each row, the end token included and padding left out.
-    certainties : array, shape (rows,)
-        Self-certainty: the mean over these tokens, in nats.
-    ended : bool array, shape (rows,)
-        Whether the row's last token is an end token.
-    """
-
-    confidences: Float[np.ndarray, " all_tokens"]
-    lengths: Int64[np.ndarray, " rows"]
-    certainties: Float64[np.ndarray, " rows"]
-    ended: Bool[np.ndarray, " rows"]
-
-    def question(self, answers: Sequence[str | None]) -> Question:
-        """Make a question of rows that continue the same prompt.
-
-        Parameters
-        ----------
-        answers : sequence of (str or None)
-            Extracted from each row.
-
-        Returns
-        -------
-        Question
-
-        Raises
-        ------
-        InputError
-            If there is not one answer for each row.
-        """
-        return Question(answers, self.confidences, self.lengths, self.certainties)
+_LARGEST = 2**63 - 1  # token id that a tensor can hold
 
 
 class ConfidenceObserver(LogitsProcessor):
@@ -156,13 +122,27 @@ class ConfidenceObserver(LogitsProcessor):
         self._observe(scores)
         return scores
 
-    def finalize(self, sequences: Int[Tensor, "rows tokens"]) -> Observed:
+    def finalize(
+        self,
+        sequences: Int[Tensor, "rows tokens"] | Any,
+        *,
+        pad: int | None = None,
+        lengths: Int[ArrayLike, " rows"] | None = None,
+    ) -> Observed:
         """Return what was observed of the sequences that ``generate`` returned.
+
+        A row ends at its first end token; without one, at the last step. Where ``stop_strings`` or a criterion of one's
+        own ends rows too, give `pad` or `lengths`: otherwise padding counts as tokens.
 
         Parameters
         ----------
-        sequences : Tensor, shape (rows, tokens)
+        sequences : Tensor, shape (rows, tokens), or what ``generate(return_dict_in_generate=True)`` returned
             Prompts and generated tokens.
+        pad : int, optional
+            ``pad_token_id`` of the call: what a row holds of it at its end does not count. It must be no end token, for
+            then a row that ended otherwise looks as if the end token had been drawn.
+        lengths : int array, shape (rows,), optional
+            Generated tokens of each row, where you know them yourself; a row's first end token still ends it.
 
         Returns
         -------
@@ -171,10 +151,21 @@ class ConfidenceObserver(LogitsProcessor):
         Raises
         ------
         InputError
-            If nothing was observed, or these are not the sequences of the observed call.
+            If nothing was observed, these are not the sequences of the observed call, or `pad` or `lengths` are none.
+
+        Examples
+        --------
+        >>> observer = ConfidenceObserver(end=0, k=2)
+        >>> ids = torch.tensor([[5], [5]])
+        >>> for drawn in ([3, 4], [6, 4]):  # a stop string ends the first row, and 6 pads it
+        ...     _ = observer(ids, torch.zeros(2, 8))
+        ...     ids = torch.cat([ids, torch.tensor(drawn)[:, None]], 1)
+        >>> observer.finalize(ids, pad=6).lengths, observer.finalize(ids).lengths
+        (array([1, 2]), array([2, 2]))
         """
         if self._seen is None:
             raise InputError("nothing was observed; pass the observer to generate as logits_processor=[observer]")
+        sequences = _sequences(sequences)
         steps = len(self._confidences)
         rows = len(self._seen)
         if sequences.ndim != 2 or sequences.shape != (rows, self._start + steps):
@@ -183,9 +174,11 @@ class ConfidenceObserver(LogitsProcessor):
                 "observed; give the sequences that the same call of generate returned, drawn with num_beams=1"
             )
         self._check_next(sequences)
+        drawn = sequences[:, self._start :]
+        most = limits(drawn, self.end, pad, lengths)
         self._settle(sequences[:, -1])
         columns = (torch.stack(column, 1) for column in (self._confidences, self._certainties))
-        return _cut(*columns, sequences[:, self._start :], self.end)
+        return cut(*columns, drawn, self.end, most)
 
     def _check_next(self, input_ids: Tensor) -> None:
         """Refuse ids that do not lengthen every row by one token."""
@@ -205,7 +198,8 @@ class ConfidenceObserver(LogitsProcessor):
         certainty = confidence.clone()
         if len(rows):
             confidence[rows] = token_confidence(raw, self.k, decimals=self.decimals).float()
-            certainty[rows] = self_certainty(raw).float()
+            whole_law = ~torch.isneginf(raw).any(-1)  # a forbidden token makes the mean over the vocabulary infinite
+            certainty[rows[whole_law]] = self_certainty(raw[whole_law]).float()
         self._confidences.append(confidence)
         self._certainties.append(certainty)
         self._waiting = (rows, raw.clone()) if self.sampled else None
@@ -222,7 +216,14 @@ class ConfidenceObserver(LogitsProcessor):
 
 
 def from_generate(
-    output: Any, end: int | Sequence[int], k: int = 20, *, sampled: bool = False, decimals: int | None = None
+    output: Any,
+    end: int | Sequence[int],
+    k: int = 20,
+    *,
+    sampled: bool = False,
+    decimals: int | None = None,
+    pad: int | None = None,
+    lengths: Int[ArrayLike, " rows"] | None = None,
 ) -> Observed:
     """Compute confidences from what ``generate(output_logits=True, return_dict_in_generate=True)`` returned.
 
@@ -234,6 +235,8 @@ def from_generate(
         With ``sequences`` and ``logits``.
     end, k, sampled, decimals
         As in `ConfidenceObserver`.
+    pad, lengths
+        As in `ConfidenceObserver.finalize`.
 
     Returns
     -------
@@ -255,34 +258,32 @@ def from_generate(
     >>> from_generate(output, end=0, k=2).lengths
     array([2])
     """
-    if getattr(output, "logits", None) is None:
+    if not isinstance(getattr(output, "logits", None), Sequence) or not output.logits:
         raise InputError(
             "output has no logits; call generate with output_logits=True and return_dict_in_generate=True "
             "(its scores are behind the warpers)"
         )
-    sequences, steps = output.sequences, len(output.logits)
+    sequences, steps = _sequences(output), len(output.logits)
     if getattr(output, "beam_indices", None) is not None or len(sequences) != len(output.logits[0]):
         raise InputError("output comes from beam search, whose logits do not belong to its rows; draw with num_beams=1")
     observer = ConfidenceObserver(end, k, sampled=sampled, decimals=decimals)
     start = sequences.shape[1] - steps
     for step, logits in enumerate(output.logits):
         observer(sequences[:, : start + step], logits)
-    return observer.finalize(sequences)
+    return observer.finalize(sequences, pad=pad, lengths=lengths)
 
 
 def _ends(end: int | Sequence[int]) -> Tensor:
     tokens = [end] if is_integer(end) else end
     try:
-        return torch.tensor([whole("end", token, 0) for token in tokens], dtype=torch.long)
+        return torch.tensor([whole("end", token, 0, _LARGEST) for token in tokens], dtype=torch.long)
     except TypeError as error:
         raise InputError(f"end={end!r} must be one token id or several") from error
 
 
-def _cut(confidences: Tensor, certainties: Tensor, tokens: Tensor, end: Tensor) -> Observed:
-    """Cut rows behind their end tokens."""
-    stop = torch.isin(tokens, end.to(tokens.device)).cpu()
-    ended = stop.any(1)
-    lengths = torch.where(ended, stop.int().argmax(1) + 1, tokens.shape[1])
-    inside = torch.arange(tokens.shape[1]) < lengths[:, None]
-    certainty = torch.where(inside, certainties.cpu().double(), 0.0).sum(1) / lengths
-    return Observed(confidences.cpu()[inside].numpy(), lengths.numpy(), certainty.numpy(), ended.numpy())
+def _sequences(output: Any) -> Tensor:
+    """Sequences as ``generate`` returns them, alone or beside other things."""
+    sequences = getattr(output, "sequences", output)
+    if not isinstance(sequences, Tensor) or sequences.is_floating_point() or sequences.dtype == torch.bool:
+        raise InputError(f"sequences={type(sequences).__name__} must be what generate returned, a tensor of token ids")
+    return sequences

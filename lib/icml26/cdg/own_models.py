@@ -9,6 +9,7 @@ answers and confidences only. Answers are read as DeepConf's code does (Fu et al
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from icml26.errors import InputError
 
 __all__ = ["Sampling", "boxed", "from_model", "same_answer"]
 
+# Narrower than float(), which takes "1_0", "inf" and digits of other scripts, and rounds.
+_NUMBER = re.compile(r"[+-]?([0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _WRITE_UP = "</think>"
 _INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
@@ -177,7 +180,10 @@ def from_model(
 
 
 def boxed(text: str) -> str | None:
-    """Read the answer in the last box of a text, as DeepConf's code does.
+    """Read the answer in the last box of a text, as DeepConf's code does (Fu et al., arXiv 2508.15260).
+
+    The last occurrence of the word "boxed" counts, whatever stands before it: of a text that speaks of a box behind its
+    answer, what follows that word is read.
 
     Parameters
     ----------
@@ -190,11 +196,19 @@ def boxed(text: str) -> str | None:
         What stands between the braces that follow the last "boxed", up to the text's end if they are not closed, or,
         without braces, up to the next "$"; None where there is no box or nothing in it.
 
+    Raises
+    ------
+    InputError
+        If the text is none.
+
     Examples
     --------
     >>> boxed(r"so $\\boxed{\\frac{1}{2}}$."), boxed("nothing"), boxed(r"\\boxed 5$ is it")
     ('\\\\frac{1}{2}', None, '5')
+    >>> boxed(r"\\boxed{7}, the boxed number")
+    'number'
     """
+    _check_text("text", text)
     _, box, rest = text.rpartition("boxed")
     if not box or not rest:
         return None
@@ -212,7 +226,8 @@ def same_answer(answer: str, truth: str) -> bool:
     r"""Compare a winner with the right answer.
 
     The package ``math-verify`` decides where it is installed (extra ``paper``); without it, equal strings do, and equal
-    numbers. Votes are grouped by string whatever this says, as in the released code.
+    numbers, compared exactly: decimals with digits 0 to 9, a point, commas between groups of three, and an exponent of
+    at most three digits. Votes are grouped by string whatever this says, as in the released code.
 
     Parameters
     ----------
@@ -223,23 +238,35 @@ def same_answer(answer: str, truth: str) -> bool:
     -------
     bool
 
+    Raises
+    ------
+    InputError
+        If one of them is no text.
+
     Examples
     --------
-    >>> same_answer("\\text{b}", "B"), same_answer("070", "70"), same_answer("1/2", "2")
-    (True, True, False)
+    >>> same_answer("\\text{b}", "B"), same_answer("070", "70"), same_answer("1,000", "1000.0")
+    (True, True, True)
+    >>> same_answer("1/2", "2"), same_answer("1,5", "15"), same_answer("1_0", "10")
+    (False, False, False)
     """
+    _check_text("answer", answer)
+    _check_text("truth", truth)
     answer, truth = (re.sub(r"\\text\{([^{}]*)\}", r"\1", text).strip() for text in (answer, truth))
     if answer == truth or (len(answer) == 1 and answer.isalpha() and answer.casefold() == truth.casefold()):
         return True
-    try:
-        return float(answer.replace(",", "")) == float(truth.replace(",", ""))
-    except ValueError:
-        pass
+    if _NUMBER.fullmatch(answer) and _NUMBER.fullmatch(truth):
+        return Decimal(answer.replace(",", "")) == Decimal(truth.replace(",", ""))
     try:
         from math_verify import parse, verify
     except ModuleNotFoundError:
         return False
     return bool(verify(parse(f"${truth}$"), parse(f"${answer}$")))
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise InputError(f"{name}={text!r} must be text, such as '7'")
 
 
 def _tokens_before(tokenizer: Any, tokens: Int64[Tensor, " tokens"], word: str) -> int:

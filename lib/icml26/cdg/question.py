@@ -6,7 +6,7 @@ pass, in float64 whatever is stored. How confidences come about is `icml26.cdg.c
 of them, `icml26.cdg.traces`'.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -51,7 +51,8 @@ class Question(Sequence):
     answers : sequence of (str or None)
         One for each trace.
     confidences : array, shape (all tokens,)
-        Token confidences of the first trace, of the second, and so on; 0 or above, of any floating type.
+        Token confidences of the first trace, of the second, and so on; 0 or above, of any floating type of NumPy. A
+        tensor is taken if NumPy can read it; of bfloat16 give ``.float()``.
     lengths : int array, shape (traces,)
         Tokens of each trace; they add up to the confidences.
     certainties : array, shape (traces,), optional
@@ -76,7 +77,9 @@ class Question(Sequence):
     certainties: Float64[np.ndarray, " traces"] | None = None
 
     def __post_init__(self) -> None:
-        answers, lengths = tuple(self.answers), np.asarray(self.lengths)
+        if isinstance(self.answers, str) or not isinstance(self.answers, Iterable):
+            raise InputError(f"answers={self.answers!r} must be a sequence of texts or None, one for each trace")
+        answers, lengths = tuple(self.answers), _array("lengths", self.lengths)
         if not answers:
             raise InputError("the question has no trace; give at least one")
         for answer in answers:
@@ -94,7 +97,11 @@ class Question(Sequence):
             raise InputError(
                 f"confidences hold {wrong}; give mean negative log-probabilities of raw logits: finite, never below 0"
             )
-        certainties = np.full(len(answers), np.nan) if self.certainties is None else np.asarray(self.certainties, float)
+        unknown = np.full(len(answers), np.nan)
+        certainties = unknown if self.certainties is None else _array("certainties", self.certainties)
+        if certainties.dtype.kind not in "iuf":
+            raise InputError(f"certainties is {certainties.dtype}; give one number for each trace, NaN if not known")
+        certainties = certainties.astype(float)
         if certainties.shape != lengths.shape or np.isinf(certainties).any():
             raise InputError("certainties must be one finite number for each trace, or NaN where it is not known")
         for name, value in (
@@ -149,7 +156,9 @@ class Question(Sequence):
     def __len__(self) -> int:
         return len(self.answers)
 
-    def __getitem__(self, index: int) -> Trace:
+    def __getitem__(self, index: int | slice) -> Trace | list[Trace]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
         index = range(len(self))[index]
         known = self.certainties[index]
         part = self.confidences[self.starts[index] : self.stops[index]]
@@ -179,8 +188,17 @@ class Question(Sequence):
         Returns
         -------
         Question
+
+        Raises
+        ------
+        InputError
+            If these are no such indices.
         """
-        rows = np.asarray(rows)
+        rows = _array("rows", rows)
+        if rows.dtype.kind not in "iu" or rows.ndim != 1 or not rows.size:
+            raise InputError(f"rows is {rows.dtype} of shape {rows.shape}; give a vector of at least one trace's index")
+        if not -len(self) <= rows.min() <= rows.max() < len(self):
+            raise InputError(f"rows holds indices outside of the {len(self)} traces; give 0 to {len(self) - 1}")
         flat = self.confidences[_ranges(self.starts[rows], self.lengths[rows])]
         return Question([self.answers[row] for row in rows], flat, self.lengths[rows], self.certainties[rows])
 
@@ -208,7 +226,13 @@ class Question(Sequence):
         >>> question.part(0, question.lengths - 1).confidences
         array([1., 2., 4.])
         """
-        starts, stops = (np.broadcast_to(np.asarray(end), self.lengths.shape) for end in (starts, stops))
+        starts, stops = _array("starts", starts), _array("stops", stops)
+        for name, end in (("starts", starts), ("stops", stops)):
+            if end.shape not in ((), (1,), self.lengths.shape):
+                raise InputError(
+                    f"{name} has shape {end.shape}; give one number, or one for each of {len(self)} traces"
+                )
+        starts, stops = (np.broadcast_to(end, self.lengths.shape) for end in (starts, stops))
         if starts.dtype.kind not in "iu" or stops.dtype.kind not in "iu":
             raise InputError("starts and stops must be whole numbers of tokens")
         if ((starts < 0) | (stops < starts) | (stops > self.lengths)).any():
@@ -272,13 +296,20 @@ class Question(Sequence):
 
 def _confidences(name: str, values: ArrayLike) -> Float[np.ndarray, " tokens"]:
     """A vector of floating numbers; integers become floats."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a vector of numbers: {error}") from error
+    array = _array(name, values)
     if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size):
         raise InputError(f"{name} is {array.dtype} of shape {array.shape}; give one real number for each token")
     return array if array.dtype.kind == "f" else array.astype(float)
+
+
+def _array(name: str, values: ArrayLike) -> np.ndarray:
+    """What NumPy makes of values; it reads no tensor of bfloat16, with a gradient or on another device."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = str(error).partition("\n")[0]
+        remedy = "of a tensor give .detach().float().cpu().numpy()"
+        raise InputError(f"{name} must be an array of numbers; {remedy} ({why})") from error
 
 
 def _ranges(starts: Int64[np.ndarray, " n"], lengths: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " total"]:

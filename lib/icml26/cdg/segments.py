@@ -1,6 +1,7 @@
 """Sums over stretches of one long array, in float64 whatever it holds, in little memory.
 
-Traces of a question (`icml26.cdg.question`) lie end to end in such an array. ``numpy.add.reduceat`` does the work; told
+Traces of a question of CDG (Wang et al., ICML 2026, arXiv 2605.25244; `icml26.cdg.question`) lie end to end in such an
+array, and its means over trace, head and tail (Section 3) are such sums. ``numpy.add.reduceat`` does the work; told
 to sum in float64 it would copy the whole array, so stretches are taken in blocks.
 """
 

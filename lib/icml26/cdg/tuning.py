@@ -1,7 +1,8 @@
 """Settings of a voting method, compared on calibration questions; and the single draw that voting has to beat.
 
-Every method of `icml26.cdg` gets its settings from `tune`, so that none is tuned on more settings, on other questions
-or by another rule than the others. Reported questions are for the caller to keep apart. Which answers are right is
+Every method that CDG (Wang et al., ICML 2026, arXiv 2605.25244) is compared with, and CDG itself, gets its settings
+from `tune`, so that none is tuned on other questions or by another rule than the others; how many settings each tries
+is the caller's to choose and to tell. Reported questions are for the caller to keep apart. Which answers are right is
 decided by one judge for all methods; by default texts are compared, stripped.
 """
 
@@ -224,7 +225,7 @@ def _same_text(winner: str, answer: str) -> bool:
 
 
 def _check_answers(count: int, answers: Sequence[str]) -> None:
-    if isinstance(answers, str) or len(answers) != count or not count:
+    if isinstance(answers, str) or not hasattr(answers, "__len__") or len(answers) != count or not count:
         raise InputError(f"answers must be one text for each of the {count} questions, at least one; give as many")
     for answer in answers:
         if not isinstance(answer, str):

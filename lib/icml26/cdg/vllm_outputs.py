@@ -40,7 +40,7 @@ def from_vllm(
         Extracts the answer of a text, None where there is none.
     k : int, optional
         Average the k largest entries only, so that the drawn token never counts beyond them; by default all entries,
-        as released.
+        as released. Positions with entries, but fewer than k that have a value, are refused.
     decimals : int, optional
         Round confidences to so many decimals; DeepConf stores 3.
     missing : {"refuse", "drop"}
@@ -56,7 +56,8 @@ def from_vllm(
     Raises
     ------
     InputError
-        If log-probabilities are missing, too few, no numbers or positive, or an option is out of range.
+        If the outputs are not laid out so, log-probabilities are missing, too few, no numbers or positive, or an option
+        is out of range.
 
     Examples
     --------
@@ -72,24 +73,53 @@ def from_vllm(
         whole("decimals", decimals, 0)
     if missing not in ("refuse", "drop"):
         raise InputError(f"missing={missing!r} must be 'refuse' or 'drop'")
+    if not callable(answer):
+        raise InputError(f"answer={answer!r} must be callable, from a text to its answer or None")
     questions = []
-    for request in outputs:
+    for request in _items(outputs, "outputs", "a list of vLLM's RequestOutput, [request] if there is one"):
         traces = []
-        for row in request.outputs:
-            if row.logprobs is None:
+        rows = getattr(request, "outputs", None)
+        for row in _items(rows, "a request's outputs", "those of a vLLM RequestOutput"):
+            positions, text = getattr(row, "logprobs", None), getattr(row, "text", None)
+            if positions is None:
                 raise InputError("an output has no logprobs; ask vLLM for SamplingParams(logprobs=20)")
-            found = [_confidence(position, k, missing) for position in row.logprobs]
+            if not isinstance(text, str):
+                raise InputError(f"an output's text={text!r} must be text; give vLLM's outputs with detokenize=True")
+            positions = _items(positions, "an output's logprobs", "one dictionary for each position")
+            found = [_confidence(position, k, missing) for position in positions]
             confidences = np.array([value for value in found if value is not None])
-            traces.append(Trace(answer(row.text), confidences if decimals is None else confidences.round(decimals)))
+            traces.append(Trace(answer(text), confidences if decimals is None else confidences.round(decimals)))
         questions.append(Question.of(traces))
     return questions
 
 
+def _items(values: Any, name: str, remedy: str) -> Iterable[Any]:
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} is {type(values).__name__}; give {remedy}")
+    return values
+
+
+def _value(entry: Any) -> float:
+    """An entry's log-probability; minus infinity and NaN are for the caller to judge."""
+    value = getattr(entry, "logprob", entry)
+    if value is entry or isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(
+            f"an entry of logprobs is {type(entry).__name__} with logprob={value!r}; give vLLM's own entries, objects "
+            "whose logprob is a number"
+        )
+    return float(value)
+
+
 def _confidence(position: Mapping[int, Any] | None, k: int | None, missing: str) -> float | None:
     """Mean negative log-probability of a position's entries; None where there are none."""
+    if position is not None and not isinstance(position, Mapping):
+        raise InputError(
+            f"a position of logprobs is {type(position).__name__}; give a dictionary from token to an object with "
+            "logprob, as vLLM does"
+        )
     if not position:
         return None
-    values: Sequence[float] = [float(entry.logprob) for entry in position.values()]
+    values: Sequence[float] = [_value(entry) for entry in position.values()]
     kept = [value for value in values if not value < _SENTINEL]
     if len(kept) < len(values) and missing == "refuse":
         raise InputError(
@@ -98,8 +128,10 @@ def _confidence(position: Mapping[int, Any] | None, k: int | None, missing: str)
         )
     if not all(value <= 1e-6 for value in kept):  # NaN fails it
         raise InputError(f"log-probabilities hold {max(kept)}; they must be numbers of at most 0")
-    if k is not None:
-        if len(values) < k:
-            raise InputError(f"k={k!r} is above the {len(values)} entries of a position; ask vLLM for more logprobs")
+    if k is not None and kept:
+        if len(kept) < k:
+            raise InputError(
+                f"k={k!r} is above the {len(kept)} entries of a position that have a value; ask vLLM for more logprobs"
+            )
         kept = sorted(kept, reverse=True)[:k]
     return max(0.0, -float(np.mean(kept))) if kept else None

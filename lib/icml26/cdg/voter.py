@@ -3,11 +3,12 @@
 The paper (Wang et al., ICML 2026, arXiv 2605.25244) takes beta from [0.5 r, 1.5 r] with r the mean confidence of traces
 over the gap between the mean gains of right and wrong ones. Its released sweep tunes beta on the test questions; here
 `fit` sees calibration questions only, and which these are is the caller's to choose. Where the gap is not positive the
-rule has no beta: it is set to 0, with a warning. The vote itself is `icml26.cdg.voting`'s.
+rule has no beta: it is set to 0, with a warning. Where the gap is positive but below its standard error, r can be of
+any size and the band says nothing: a warning tells it. The vote itself is `icml26.cdg.voting`'s.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 import numpy as np
@@ -42,7 +43,7 @@ class CDGVoter(BaseEstimator):
         Fewest tokens of a trace that votes.
     rule : {"band", "grid"}
         How beta is fitted: the middle r of the paper's band, or the best of r times `FACTORS` on the calibration
-        questions, ties to the smaller.
+        questions, ties to the smaller. The band warns where the gap is below `gap_error_`; the grid may choose 0.
     guard : {"clip", "shift"}, optional
         As in `icml26.cdg.voting.vote`; ours.
     equal : callable, optional
@@ -59,6 +60,9 @@ class CDGVoter(BaseEstimator):
     gap_ : float
         Mean gain of right minus mean gain of wrong traces, pooled over the calibration questions, in nats; NaN without
         traces of both kinds.
+    gap_error_ : float
+        Standard error of the gap, with questions as clusters, in nats; NaN where there is no gap, or with fewer than
+        two questions that have voters.
     mean_ : float
         Mean confidence of the calibration traces, in nats.
     ratio_ : float
@@ -123,12 +127,15 @@ class CDGVoter(BaseEstimator):
             raise InputError(f"rule={self.rule!r} must be 'band' or 'grid'")
         if self.beta is not None:
             real("beta", self.beta)
-        questions = [Question.of(question) for question in X]
+        if self.judge is not None and not callable(self.judge):
+            raise InputError(f"judge={self.judge!r} must be callable as judge(winner, answer), or None")
+        questions = _questions(X)
         outcomes(self._vote, questions, y, self.judge, beta=0.0)  # it checks every argument of the vote
-        mean, gain, right = self._statistics(questions, y)
+        mean, gain, right, asked = self._statistics(questions, y)
         self.mean_ = float(mean.mean())
         both = right.any() and not right.all()
         self.gap_ = float(gain[right].mean() - gain[~right].mean()) if both else np.nan
+        self.gap_error_ = _gap_error(gain, right, asked) if both else np.nan
         self.ratio_ = self.mean_ / self.gap_ if self.gap_ > 0 else np.nan
         self.tuned_ = None
         if self.beta is not None:
@@ -141,6 +148,13 @@ class CDGVoter(BaseEstimator):
             )
             self.beta_ = 0.0
         elif self.rule == "band":
+            if not self.gap_ >= self.gap_error_:  # NaN, of a single question, fails it
+                warnings.warn(
+                    f"the ratio r = {self.ratio_:.3g} is not determined: on the calibration questions the gap is "
+                    f"{self.gap_:.3g} nats with a standard error of {self.gap_error_:.3g}; give more questions, or "
+                    'take rule="grid"',
+                    stacklevel=2,
+                )
             self.beta_ = self.ratio_
         else:
             betas = [factor * self.ratio_ for factor in FACTORS]
@@ -169,7 +183,7 @@ class CDGVoter(BaseEstimator):
             Before `fit`.
         """
         check_is_fitted(self, "beta_")
-        winners = [self._vote(question, beta=self.beta_) for question in X]
+        winners = [self._vote(question, beta=self.beta_) for question in _questions(X)]
         found = np.empty(len(winners), dtype=object)
         found[:] = winners
         return found
@@ -199,7 +213,7 @@ class CDGVoter(BaseEstimator):
             Before `fit`.
         """
         check_is_fitted(self, "beta_")
-        questions = [Question.of(question) for question in X]
+        questions = _questions(X)
         right = outcomes(self._vote, questions, y, self.judge, beta=self.beta_)
         answered = [len(electorate(question, keep_empty=self.keep_empty)[1]) > 0 for question in questions]
         if not any(answered):
@@ -219,16 +233,35 @@ class CDGVoter(BaseEstimator):
         )
 
     def _statistics(self, questions: list[Question], y: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """Mean, gain and whether it is right, of every trace that votes."""
+        """Mean, gain, whether it is right, and number of the question, of every trace that votes."""
         found = []
-        for question, answer in zip(questions, y, strict=True):
+        for index, (question, answer) in enumerate(zip(questions, y, strict=True)):
             _, rows = electorate(question, min_length=self.min_length, keep_empty=self.keep_empty)
             summary, right = summarise([question], self.percent), labels(question, answer, self.judge)
-            found.append((summary.mean[rows], summary.gain[rows], right[rows]))
-        mean, gain, right = (np.concatenate(column) for column in zip(*found, strict=True))
+            found.append((summary.mean[rows], summary.gain[rows], right[rows], np.full(len(rows), index)))
+        mean, gain, right, asked = (np.concatenate(column) for column in zip(*found, strict=True))
         if not len(mean):
             raise InputError(
                 f"no calibration trace has an answer and at least {whole('min_length', self.min_length, 1)} tokens; "
                 "give others, or a lower min_length"
             )
-        return mean, gain, right
+        return mean, gain, right, asked
+
+
+def _questions(X: Sequence[Sequence[Trace]]) -> list[Question]:
+    if isinstance(X, str) or not isinstance(X, Iterable):
+        raise InputError(f"X is {type(X).__name__}; give a sequence of questions, each a sequence of Trace")
+    return [Question.of(question) for question in X]
+
+
+def _gap_error(gain: np.ndarray, right: np.ndarray, asked: np.ndarray) -> float:
+    """Standard error of the difference of two pooled means, traces of a question being dependent.
+
+    It is the linearised (sandwich) one: each question's part in the two means is one draw.
+    """
+    part = np.where(right, gain - gain[right].mean(), 0.0) / right.sum()
+    part -= np.where(right, 0.0, gain - gain[~right].mean()) / (~right).sum()
+    _, cluster = np.unique(asked, return_inverse=True)
+    parts = np.bincount(cluster, part)
+    n = len(parts)
+    return float(np.sqrt(n / (n - 1) * (parts**2).sum())) if n > 1 else np.nan
