@@ -68,7 +68,7 @@ def test_cdg_runs_at_the_paper_profile_with_a_model_and_questions_of_one_s_own(l
     asked = tmp_path / "asked"
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(str(asked))
     quick = chapters.profile("quick")["01_cdg"]["parameters"]
-    # A random model never fills a box, so that no vote can be decided; GRPO's claim has models of its own.
+    # A random model never fills a box, and six questions leave none to compare before and after GRPO.
     names = {
         "language_model": language_model,
         "question_set": str(asked),
@@ -81,7 +81,6 @@ def test_cdg_runs_at_the_paper_profile_with_a_model_and_questions_of_one_s_own(l
     path = run_chapter("01_cdg", profile="paper", overrides={**quick, **names, **settings}, out=tmp_path)
     found = judged(path, project)
     assert {found[name] for name in ("C1", "C2", "C3a", "C3b", "C4a", "C4b", "C4c", "C5", "C6")} == {"not tested"}
-    assert found["C9"] != "not tested"
     cells = json.loads((tmp_path / "01_cdg.ipynb").read_text())["cells"]
     assert "eligible" in json.dumps([cell.get("outputs") for cell in cells])
 
