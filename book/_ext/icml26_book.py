@@ -8,15 +8,32 @@ import re
 from html import escape
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PythonDomain
 from sphinx.environment import BuildEnvironment
 
 CHAPTERS = "book/chapters/"
 WIDE = ("book/index", "book/claims")  # pages with a wide table do without the contents at their side
 BINDER = "https://mybinder.org/v2/gh"
 COLAB = "https://colab.research.google.com/github"
+
+
+class NearestPythonDomain(PythonDomain):
+    """Python's names, where one that several modules have means that of the nearest: most of the path in common."""
+
+    def find_obj(self, env: BuildEnvironment, modname: str | None, *args: Any, **options: Any) -> list[tuple[str, Any]]:
+        """Find the objects of a name; one, if one is nearer to the module that names it than all others."""
+        found = super().find_obj(env, modname, *args, **options)
+        if len(found) < 2 or not modname:
+            return found
+        here = modname.split(".")
+        near = [[a == b for a, b in zip(here, name.split("."), strict=False)] for name, _ in found]
+        near = [[*same, False].index(False) for same in near]
+        best = [match for match, length in zip(found, near, strict=True) if length == max(near)]
+        return best if len(best) == 1 else found
 
 
 def silence_thebe(app: Sphinx) -> None:
@@ -98,6 +115,7 @@ def skip_routing(app: Sphinx, what: str, name: str, obj: object, skip: bool, opt
 def setup(app: Sphinx) -> dict:
     """Register with Sphinx; this extension is loaded after those that it corrects."""
     silence_thebe(app)
+    app.add_domain(NearestPythonDomain, override=True)
     app.connect("autodoc-skip-member", skip_routing)
     app.connect("autodoc-process-docstring", escape_bars, priority=900)  # after napoleon has read the types
     app.connect("env-check-consistency", number_by_page)

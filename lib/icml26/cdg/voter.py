@@ -66,7 +66,7 @@ class CDGVoter(BaseEstimator):
     mean_ : float
         Mean confidence of the calibration traces, in nats.
     ratio_ : float
-        r = mean_ / gap_, without unit; NaN where the gap is not positive.
+        r, the ratio of `mean_` to `gap_`, without unit; NaN where the gap is not positive.
     tuned_ : Tuned or None
         Accuracy of each beta tried, by rule "grid".
 
