@@ -1,0 +1,183 @@
+"""Probes for a KAPPA that knows nothing, or the opposite; and how far a shift acts on the letters themselves.
+
+They go with KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). Where a model is wrong more often than chance,
+erasing its preference alone raises accuracy, so a gain has to be compared with that of random and of shuffled
+knowledge. Running the model with these probes is the business of `icml26.kappa.studies`; controls of probes and angles
+are in `icml26.kappa.nulls`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from icml26.checks import whole
+from icml26.errors import InputError
+from icml26.kappa import geometry
+from icml26.kappa.intervention import shift
+from icml26.kappa.measured import Measured
+from icml26.kappa.probes import Probe
+from icml26.kappa.refits import fit_probes
+from icml26.kappa.selection import Learned
+
+__all__ = ["letter_rows", "letter_share", "random_pairs", "reversed_pairs", "shuffled_pairs"]
+
+Pairs = dict[int, tuple[Probe, Probe]]
+
+
+def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int) -> Pairs:
+    """Replace knowledge probes by random subspaces: centred Gaussian weights of the same norm, no bias.
+
+    Parameters
+    ----------
+    learned
+        Of a task with prediction probes.
+    layers
+        Blocks.
+    seed
+        Of the draw.
+
+    Returns
+    -------
+    dict
+        Probes for `Kappa`.
+
+    Raises
+    ------
+    InputError
+        If there is no prediction probe.
+    """
+    draw = np.random.default_rng(whole("seed", seed, 0))
+    found = {}
+    for layer, (know, pred) in learned.pairs(layers).items():
+        weights = draw.normal(size=know.weights.shape)
+        weights -= weights.mean(1, keepdims=True)
+        weights *= np.linalg.norm(know.centred().weights) / np.linalg.norm(weights)
+        found[layer] = Probe(weights, np.zeros(know.classes)), pred
+    return found
+
+
+def shuffled_pairs(learned: Learned, layers: Iterable[int], *, draws: int = 10, seed: int) -> list[Pairs]:
+    """Replace knowledge probes by those of answers that are shuffled over the training items.
+
+    Parameters
+    ----------
+    learned
+        Of a task with prediction probes.
+    layers
+        Blocks.
+    draws
+        Shuffles.
+    seed
+        Of the shuffles.
+
+    Returns
+    -------
+    list of dict
+        Probes for `Kappa`, of each shuffle.
+
+    Raises
+    ------
+    InputError
+        If there is no prediction probe, or items are asked in different numbers of orders.
+    """
+    draw, pairs = np.random.default_rng(whole("seed", seed, 0)), learned.pairs(layers)
+    items, item = np.unique(learned.training.items, return_inverse=True)
+    order = np.argsort(item, kind="stable")
+    if len(np.unique(np.bincount(item))) > 1:
+        raise InputError("training items are asked in different numbers of orders: ask all in as many")
+    table = learned.training.labels[order].reshape(len(items), -1)
+    labels = np.empty((whole("draws", draws, 1), len(item)), dtype=np.int64)
+    labels[:, order] = [draw.permutation(table).ravel() for _ in range(draws)]
+    hidden = learned.training.hidden[:, list(pairs)].swapaxes(0, 1)
+    fits = fit_probes(hidden, labels[None], options=learned.training.options, C=learned.C)
+    return [
+        {layer: (fits.probe(place, one), pred) for place, (layer, (_, pred)) in enumerate(pairs.items())}
+        for one in range(draws)
+    ]
+
+
+def reversed_pairs(learned: Learned, layers: Iterable[int]) -> Pairs:
+    """Turn knowledge probes round, so that KAPPA steers away from what they know.
+
+    Parameters
+    ----------
+    learned
+        Of a task with prediction probes.
+    layers
+        Blocks.
+
+    Returns
+    -------
+    dict
+        Probes for `Kappa`.
+
+    Raises
+    ------
+    InputError
+        If there is no prediction probe.
+    """
+    return {layer: (Probe(-know.weights, -know.bias), pred) for layer, (know, pred) in learned.pairs(layers).items()}
+
+
+def letter_rows(model: Any, symbols: Iterable[int]) -> Float[np.ndarray, "width options"]:
+    """Return the directions before the final norm along which the letters' logits grow.
+
+    Parameters
+    ----------
+    model
+        A causal language model of `transformers` with an RMS norm at the end.
+    symbols
+        Token ids of the letters.
+
+    Returns
+    -------
+    array
+        Rows of the unembedding times the norm's gain, one column per letter.
+    """
+    import torch
+
+    from icml26.kappa.hooks import blocks
+
+    with torch.no_grad():
+        rows = model.get_output_embeddings().weight[list(symbols)].float()
+        # The root mean square of ones is 1, so the norm returns its gain, however it is parametrised.
+        gain = blocks(model)[0].norm(torch.ones_like(rows[:1])).float()
+    return (rows * gain).T.double().cpu().numpy()
+
+
+def letter_share(
+    learned: Learned,
+    test: Measured,
+    layer: int,
+    alpha: float,
+    rows: Float[np.ndarray, "width options"],
+) -> Float[np.ndarray, " prompts"]:
+    """Return how much of a shift's squared norm lies in the span of the letters' centred directions.
+
+    Parameters
+    ----------
+    learned
+        Of a task with prediction probes.
+    test
+        Prompts to be shifted.
+    layer
+        Block of the shift.
+    alpha
+        Its strength.
+    rows
+        As `letter_rows` returns them.
+
+    Returns
+    -------
+    array
+        From 0 to 1, one per prompt.
+
+    Raises
+    ------
+    InputError
+        If there is no prediction probe, or widths differ.
+    """
+    know, pred = learned.pairs([layer])[layer]
+    return geometry.share_inside(shift(test.hidden[:, layer], know, pred, alpha=alpha), rows)
