@@ -6,13 +6,15 @@ claim about the method could be made on it.
 
 import numpy as np
 import torch
+from scipy.special import log_softmax
 
-from icml26.kappa.baselines import Steering
+from icml26.kappa.baselines import Contrasted, Steering
 from icml26.kappa.intervention import Kappa
 from icml26.kappa.measured import Measured
 
 LAYERS, WIDTH, OPTIONS, AWARE = 5, 16, 3, 2  # what is known and what will be said appear at block 2
 BIAS = np.array([0.0, 1.0, 9.0])  # the model likes the last letter
+EARLY_BIAS = np.array([12.0, 6.0, -3.0])  # and its early layers the first one
 
 
 def world(seed=0):
@@ -49,8 +51,10 @@ def measured(hidden, labels, items):
                 added = added + torch.from_numpy(intervention.multiplier * intervention.vectors[layer])
         return (last + added).numpy() @ say * 4 + BIAS
 
-    def early(bucket, thresholds):
-        return np.stack([answers(None) + threshold for threshold in thresholds])
+    def early(bucket):
+        final = log_softmax(answers(None), axis=1)
+        furthest = log_softmax(hidden[:, bucket[0]] @ say * 4 + EARLY_BIAS, axis=1)
+        return Contrasted(final - furthest, final, final.max(1))
 
     vectors = np.tile(say[:, 0], (hidden.shape[1], 1))  # towards the first letter: no use where letters are balanced
     return Measured(hidden, answers(None), labels, items, answers, early, vectors)

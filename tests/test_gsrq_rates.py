@@ -62,9 +62,9 @@ def test_every_codebook_is_fitted_to_the_tokens_that_it_should_be(model, made):
     states = calibrate(model, tokens(0, 3), (0, 1), gradient_windows=1).states
     weighted = {Made("GSKM", seed, weights) for seed in (0, 1) for weights in ("none", "log", "raw")}
     arms = {Made(arm, seed) for arm in ("k-means++", "GSKM") for seed in (0, 1)}
-    others = {Made("k-means, spherical start"), Made("CQ-4c2b"), Made("CQ-16c3b")}
+    others = {Made("k-means, spherical start"), Made("CQ-4c2b, uniform"), Made("CQ-16c3b, uniform")}
     assert set(made) == weighted | arms | others
-    for key, rows in ((Made("GSKM"), 60), (Made("GSKM", 1), 60), (Made("GSKM", 0, "none"), 24), (Made("CQ-4c2b"), 60)):
+    for key, rows in ((Made("GSKM"), 60), (Made("GSKM", 1), 60), (Made("GSKM", 0, "none"), 24), (Made("CQ-4c2b, uniform"), 60)):
         sizes = made[key][1, "value"].sizes
         assert (sizes.sum(axis=-1) == rows).all()
     alone = fit_residual(states, CONFIG)[0, "key"]
@@ -98,7 +98,7 @@ def test_the_table_has_each_setting_once_with_the_bits_that_it_takes(frame):
     assert set(test.loc[test["method"] == "KIVI-1", "rate"]) == {1 + 32 / 8}
     expected = {bits.residual(64, dimension=16, stages=stages, codewords=8).bits_per_value for stages in (3, 1)}
     assert set(test.loc[test["method"] == "GSKM", "rate"]) == expected
-    assert set(frame.loc[frame["split"] == "validation", "method"]) == {"k-means++", "CQ-4c2b", "CQ-16c3b", "KIVI-1"}
+    assert set(frame.loc[frame["split"] == "validation", "method"]) == {"k-means++", "CQ-4c2b, uniform", "CQ-16c3b, uniform", "KIVI-1"}
 
 
 def table(losses):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from icml26.errors import InputError
+from icml26.kappa import collect as collecting
 from icml26.kappa.baselines import Steering
 from icml26.kappa.collect import collect, early_logits, last_line
 from icml26.kappa.intervention import Kappa
@@ -114,6 +115,53 @@ def test_answers_equal_a_pass_over_the_whole_prompt_under_the_same_intervention(
             np.testing.assert_allclose(found, expected, atol=2e-5)
     np.testing.assert_allclose(prepared.answers(None), plain, atol=2e-5)
     np.testing.assert_allclose(prepared.answers(Kappa({})), plain, atol=2e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2"])
+@pytest.mark.parametrize("longer", [0, 2], ids=["equal lengths", "padded"])
+def test_beginnings_that_prompts_share_are_run_once(family, longer, monkeypatch):
+    model = random_model(family)
+    draw = np.random.default_rng(1)
+    rows = []
+    for length in (8, 8, 8 + longer):
+        shared = draw.integers(97, size=length).tolist()
+        rows += [shared + draw.integers(97, size=4).tolist() for _ in range(3)]
+    ran = []
+    run = collecting._last_logits
+    monkeypatch.setattr(
+        collecting, "_last_logits", lambda model, tokens, *rest: ran.append(tokens.numel()) or run(model, tokens, *rest)
+    )
+    pairs = draw.integers(97, size=(9, 2))
+    found = collect(model, None, rows, IDS, keep_cache=True, appended=pairs)
+    assert ran[0] + ran[1] < 0.6 * sum(map(len, rows))
+    np.testing.assert_allclose(found.logits, reference(model, rows, IDS), atol=2e-5)
+    alone = [collect(model, None, [row], IDS, appended=pair[None]) for row, pair in zip(rows, pairs, strict=True)]
+    for name in ("hidden", "appended"):
+        np.testing.assert_allclose(
+            getattr(found, name), np.concatenate([getattr(one, name) for one in alone]), atol=2e-5
+        )
+    intervention = kappa((0, 2), alpha=5.0)
+    np.testing.assert_allclose(
+        found.prepared.answers(intervention), reference(model, rows, IDS, intervention), atol=2e-5
+    )
+
+
+def test_models_that_take_no_positions_are_given_no_padding(monkeypatch):
+    model = random_model("llama")
+    run = model.forward
+    monkeypatch.setattr(
+        model, "forward", lambda input_ids, cache=None, use_cache=None, logits_to_keep=0: run(
+            input_ids, cache=cache, use_cache=use_cache, logits_to_keep=logits_to_keep
+        )
+    )  # fmt: skip
+    found = collect(model, None, TOKENS, IDS, keep_cache=True)
+    assert all(group.mask is None for group in found.prepared._groups)
+    np.testing.assert_allclose(found.logits, reference(model, TOKENS, IDS), atol=2e-5)
+
+
+def test_passes_are_of_about_equal_size():
+    sizes = [len(part) for part in collecting._batches([(1, 9)] * 42, 32, True)]
+    assert sizes == [21, 21]
 
 
 def test_blocks_before_the_first_one_that_changes_are_not_run_again(monkeypatch):
@@ -238,8 +286,9 @@ def test_one_symbol_is_no_choice():
 def test_what_is_kept_is_counted():
     model = random_model("llama")
     prepared = collect(model, None, TOKENS, IDS, keep_cache=True).prepared
-    tokens = sum(map(len, TOKENS))
-    # In each of 4 blocks keys and values of one head of 8 for each token, and 16 numbers for each prompt; float32.
+    tokens = len(TOKENS) * max(map(len, TOKENS))
+    # In each of 4 blocks keys and values of one head of 8 for each token and each padding, and 16 numbers for each
+    # prompt; float32.
     assert prepared.nbytes == 4 * (tokens * 2 * 8 + len(TOKENS) * 16) * 4
 
 

@@ -59,35 +59,79 @@ def test_random_errors_alone_open_the_angle_and_the_gap(learned, asked):
     assert null.gaps.mean() == pytest.approx((own != asked.labels).mean(), abs=0.05)
 
 
+def noisy(wrong, seed):
+    """A task whose model says, with random errors, what the state shows: there is one subspace, not two."""
+    draw = np.random.default_rng([seed, 7])
+    know, _ = made.world()
+    labels = (np.repeat(draw.integers(3, size=30), 3) + np.tile(np.arange(3), 30)) % 3
+    said = (labels + (draw.random(90) < wrong) * draw.integers(1, 3, size=90)) % 3
+    hidden = know.T[labels][:, None] * 2 + draw.normal(size=(90, 1, made.WIDTH))
+    items, training = np.repeat(np.arange(30), 3), np.eye(3)[said]
+    measured = replace(
+        made.prompts(30), hidden=hidden, logits=training, labels=labels, items=items, vectors=None, early=None
+    )
+    return learn("noisy", measured, replace(measured, items=items + 30, answers=None))
+
+
 def test_subspaces_that_differ_are_separated(learned):
     # What is said has directions of its own, so the angle across is far larger than within.
-    found = nulls.separation(learned, resamples=20, seed=0)
-    assert found.across - found.within > 20
-    assert np.quantile(found.differences, 0.025) > 0
+    found = nulls.separation(learned, halvings=3, seed=0)
+    assert found.value == pytest.approx(found.across - max(found.within, found.within_pred))
+    assert found.value - 2 * found.error > 10
+
+
+@pytest.mark.parametrize("wrong", [0.3, 0.5])
+def test_noise_of_labels_alone_does_not_separate(wrong):
+    found = [nulls.separation(noisy(wrong, seed), halvings=3, seed=seed) for seed in range(4)]
+    # Against knowledge alone it would look like two subspaces.
+    assert np.mean([one.across - one.within for one in found]) > 5
+    assert np.mean([one.value for one in found]) < 0
+    assert all(one.value - 2 * one.error < 0 for one in found)
 
 
 def test_a_model_that_says_what_it_knows_is_not_separated():
     right = learn("right", made.prompts(30, wrong=0.0), made.prompts(8, first=30, wrong=0.0))
-    found = nulls.separation(right, resamples=5, seed=0)
-    assert found.across == pytest.approx(found.within, abs=1e-6)
-    np.testing.assert_allclose(found.differences, 0, atol=1e-6)
+    found = nulls.separation(right, halvings=2, seed=0)
+    assert found.across == pytest.approx(found.within, abs=1e-6) == pytest.approx(found.within_pred, abs=1e-6)
+    assert found.error == pytest.approx(0, abs=1e-6)
 
 
-def test_halves_share_no_item_and_resamples_stay_in_their_half(learned, monkeypatch):
-    marked = learned.training.hidden.copy()
-    marked[..., 0] = learned.training.items[:, None]
+def test_the_error_is_that_of_leaving_out_each_item_by_hand(monkeypatch, learned):
+    found = nulls.separation(learned, halvings=2, seed=3)
+    training, layer = learned.training, learned.layer
     seen = []
     fit = controls.fit_probes
-    monkeypatch.setattr(
-        nulls, "fit_probes", lambda hidden, *a, **o: seen.append(hidden[..., 0]) or fit(hidden, *a, **o)
-    )
-    nulls.separation(replace(learned, training=replace(learned.training, hidden=marked)), resamples=6, seed=3)
-    first, second = ({int(i) for i in np.unique(values)} for values in seen)
-    assert len(first) == len(second) == 15
-    assert not first & second
-    assert seen[0].shape == (7, 45)
-    for row in seen[0]:
-        assert set(np.unique(row, return_counts=True)[1] % 3) == {0}  # all orders of an item
+    monkeypatch.setattr(nulls, "fit_probes", lambda hidden, *a, **o: seen.append(hidden[..., 0]) or fit(hidden, *a, **o))
+    nulls.separation(learned, halvings=2, seed=3)
+    place = {value: row for row, value in enumerate(training.hidden[:, layer, 0])}
+    halves = [sorted({int(training.items[place[value]]) for value in whole[0]}) for whole in seen[::2]]
+    assert len(halves) == 4
+    for first, second in (halves[:2], halves[2:]):
+        assert sorted(first + second) == list(range(30))
+
+    def angles(without):
+        table = []
+        for pair in (halves[:2], halves[2:]):
+            fits = []
+            for half in pair:
+                rows = np.isin(training.items, [item for item in half if item != without])
+                labels = np.stack([training.labels, learned.predicted])[:, rows]
+                fits.append(fit(training.hidden[None, rows, layer], labels[None], options=3, C=learned.C).weights[0])
+            (k1, p1), (k2, p2) = fits
+            across = (geometry.mean_angle(k1, p2) + geometry.mean_angle(k2, p1)) / 2
+            table.append([across, geometry.mean_angle(k1, k2), geometry.mean_angle(p1, p2)])
+        return np.array(table)
+
+    def value(table):
+        across, within, within_pred = table.mean(0)
+        return across - max(within, within_pred)
+
+    everything = angles(None)
+    assert found.value == pytest.approx(value(everything), abs=1e-3)
+    left_out = np.array([value(angles(item)) for item in range(30)])
+    larger = 1 + int(everything[:, 2].mean() > everything[:, 1].mean())
+    halving = (everything[:, 0] - everything[:, larger]).var(ddof=1) / 2
+    assert found.error == pytest.approx(np.sqrt(29 * left_out.var() + halving), rel=1e-2)
 
 
 def test_too_few_items_for_halves_are_refused(learned):
@@ -118,9 +162,21 @@ def test_shuffled_answers_stay_balanced_over_the_orders_of_an_item(learned, monk
     assert list(pairs[0]) == [2, 3]
     table, original = seen["labels"][0].reshape(4, 30, 3), learned.training.labels.reshape(30, 3)
     assert (np.sort(table, axis=2) == np.arange(3)).all()
-    for rows in table:
-        assert sorted(map(tuple, rows)) == sorted(map(tuple, original))
-        assert (rows != original).any()
+    moved = (table - original) % 3
+    assert (moved == moved[..., :1]).all()
+    for draw in moved[..., 0]:  # a third of the items each keep their answer, take the next, take the one after
+        assert np.bincount(draw).tolist() == [10, 10, 10]
+
+
+def test_shuffling_changes_labels_of_items_whose_right_option_comes_first(learned, monkeypatch):
+    seen = {}
+    fit = controls.fit_probes
+    monkeypatch.setattr(
+        controls, "fit_probes", lambda hidden, found, **o: seen.update(found=found) or fit(hidden, found, **o)
+    )
+    labels = np.tile([0, 2, 1], 30)
+    controls.shuffled_pairs(replace(learned, training=replace(learned.training, labels=labels)), [2], draws=2, seed=0)
+    assert (seen["found"][0] != labels).mean() == pytest.approx(2 / 3)
 
 
 def test_shuffled_knowledge_knows_little(learned, asked):

@@ -9,7 +9,6 @@ from icml26.errors import InputError
 from icml26.kappa import gap
 from icml26.kappa.fit import fit
 from icml26.kappa.measured import measure, split
-from icml26.kappa.planning import plan
 from icml26.kappa.settings import SelectionConfig
 from icml26.models import load_lm
 from icml26.multiple_choice import Item
@@ -19,7 +18,7 @@ QUICK = SelectionConfig(alphas=(1.0, 5.0), layer_counts=(1, 3), several_alphas=(
 
 def items(number, options=3):
     return [
-        Item(f"Which is {n % 10}?", tuple(str((n + step) % 10) for step in range(options)), 0) for n in range(number)
+        Item(f"Which is {n:02}?", tuple(f"{(n + step) % 20:02}" for step in range(options)), 0) for n in range(number)
     ]
 
 
@@ -94,7 +93,7 @@ def test_generation_runs_under_the_intervention_and_the_model_is_left_as_it_was(
         (items(3), {}, "items are 3, of which"),
         (items(14), {"validation": 0.9}, "give more, or take fewer"),
         (items(14), {"validation": 0}, "validation=0 must be"),
-        ([*items(7), *items(7, options=4)], {}, "items have"),
+        ([*items(7), *items(14, options=4)[7:]], {}, "items have"),
         (["a text"] * 14, {}, "items hold a str"),
     ],
 )
@@ -116,10 +115,9 @@ def test_a_model_that_never_picks_some_letter_is_refused(model, monkeypatch):
         fit(*model, items(14), config=QUICK)
 
 
-def test_the_plan_counts_prompts_and_runs():
-    stages = plan([3, 3], sizes=(4, 2, 3), tokens=10, prompt_rate=100.0, step_rate=10.0, config=QUICK)
-    named = {stage.name: stage for stage in stages}
-    assert named["collect"].passes == 2 * 9 * 3
-    assert named["collect"].seconds == pytest.approx(2 * 9 * 3 * 10 / 100)
-    assert named["choose on validation"].passes == 2 * (2 * 3) * (3 + 3)  # KAPPA's settings and as many of CAA
-    assert named["test"].passes > named["choose on validation"].passes
+def test_the_same_question_may_not_be_on_both_sides(model):
+    again = Item(f" {items(3)[2].question}", items(3)[2].options[::-1], 2)
+    with pytest.raises(InputError, match="items 2 and 14 are the same question"):
+        fit(*model, [*items(14), again], config=QUICK)
+    same_words = [Item("Which of these is odd?", one.options, 0) for one in items(14)]
+    assert fit(*model, same_words, config=QUICK).report.items == (10, 4)  # other answers, other items

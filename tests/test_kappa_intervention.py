@@ -285,7 +285,8 @@ def edited(kappa, first, last=None, each=False):
 @torch.no_grad()
 def run(lm, kappa, *arguments, **named):
     options = {name: named.pop(name) for name in ("start", "prompt_length", "generated") if name in named}
-    with kappa.applied(lm[0], **options):
+    told = named.pop("told", None)
+    with kappa.applied(lm[0], attention_mask=told, **options):
         return lm[0](*arguments, **named).logits
 
 
@@ -532,7 +533,7 @@ def test_the_blocks_are_the_language_models_and_not_an_image_towers(lm):
     [
         ({"start": 3}, "'last' takes none"),
         ({"prompt_length": 0}, "prompt_length=0"),
-        ({"prompt_length": 4}, "beyond prompt_length=4"),
+        ({"prompt_length": 4, "generated": True}, "beyond prompt_length=4"),
         ({"attention_mask": torch.ones(2, 10)}, "attention_mask"),
         ({"attention_mask": torch.ones(1, 3)}, "attention_mask"),
         ({"attention_mask": torch.zeros(1, 10)}, "padding alone"),
@@ -554,3 +555,58 @@ def test_a_block_that_is_not_there_is_refused(lm, kappa):
     for layer in (2, -1):
         with pytest.raises(InputError, match="0 to 1"), Kappa({layer: kappa.pairs[0]}).applied(lm[0]):
             pass
+
+
+@pytest.mark.parametrize("texts", [["some words"], ["one", "three words here"]])
+def test_decoding_without_a_cache_shifts_what_decoding_with_one_does(lm, kappa, texts):
+    batch = padded(lm, texts, "left")
+    options = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    with kappa.applied(lm[0]):
+        expected = lm[0].generate(**batch, **options)
+    length = batch["input_ids"].shape[1]
+    for told in ({}, {"attention_mask": batch["attention_mask"]}):
+        with kappa.applied(lm[0], prompt_length=length, **told):
+            assert torch.equal(lm[0].generate(**batch, **options, use_cache=False), expected)
+
+
+def test_decoding_without_a_cache_and_without_a_word_about_it_is_refused(lm, kappa):
+    tokens, options = ids(lm, "some words"), {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
+    with pytest.raises(InputError, match="prompt_length=10"), kappa.applied(lm[0]):
+        lm[0].generate(tokens, **options, use_cache=False)
+    with pytest.raises(InputError, match="needs a cache"), kappa.applied(lm[0], prompt_length=10, generated=True):
+        lm[0].generate(tokens, **options, use_cache=False)
+    with kappa.applied(lm[0]):  # prompts of their own
+        for text in ("some words", "some wordy", "some words or other"):
+            lm[0](ids(lm, text))
+
+
+@torch.no_grad()
+def test_a_pass_longer_than_the_prompt_is_shifted_at_the_prompts_end(lm, kappa):
+    tokens = ids(lm, "some words")
+    found = run(lm, kappa, tokens, prompt_length=4)
+    torch.testing.assert_close(found, by_hand(lm[0], tokens, edited(kappa, 3, 3)), atol=1e-4, rtol=1e-4)
+
+
+def test_a_prompt_fed_in_pieces_has_to_say_where_it_ends(lm, kappa):
+    tokens = ids(lm, "some words")
+    options = {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None}
+    with kappa.applied(lm[0]):
+        expected = lm[0].generate(tokens, **options)
+    with kappa.applied(lm[0], prompt_length=10):
+        assert torch.equal(lm[0].generate(tokens, **options, prefill_chunk_size=4), expected)
+    for generated in (False, True):
+        with pytest.raises(InputError, match="say prompt_length"), kappa.applied(lm[0], generated=generated):
+            lm[0].generate(tokens, **options, prefill_chunk_size=4)
+
+
+@torch.no_grad()
+def test_a_mask_that_does_not_tell_the_padding_is_refused_unless_the_context_is_told(lm, kappa):
+    batch = padded(lm, ["one", "three words here"], "right")
+    length = batch["input_ids"].shape[1]
+    causal = torch.ones(length, length).tril().bool() & batch["attention_mask"].bool()[:, None, None]
+    with pytest.raises(InputError, match="tell what is padding"), kappa.applied(lm[0]):
+        lm[0](batch["input_ids"], attention_mask=causal)
+    expected = run(lm, kappa, **batch)
+    found = run(lm, kappa, batch["input_ids"], attention_mask=causal, told=batch["attention_mask"])
+    last = batch["attention_mask"].sum(1) - 1
+    torch.testing.assert_close(found[[0, 1], last], expected[[0, 1], last], atol=1e-4, rtol=1e-4)

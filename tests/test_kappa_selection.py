@@ -8,6 +8,7 @@ import pytest
 
 from icml26.errors import InputError
 from icml26.kappa import gap, refits
+from icml26.kappa.baselines import Steering
 from icml26.kappa.intervention import Kappa
 from icml26.kappa.measured import Measured
 from icml26.kappa.probes import LinearProbe
@@ -63,11 +64,33 @@ def test_layers_that_follow_stop_before_the_last_block():
 
 def test_every_method_tries_equally_many_different_settings():
     accuracy = np.random.default_rng(0).random(30)
-    for config in (SelectionConfig(), SelectionConfig(alphas=(1.0,), layer_counts=(1,), candidates=3)):
+    for config, number in (
+        (SelectionConfig(), 26),
+        (SelectionConfig(alphas=(1.0,), layer_counts=(1,), candidates=3), 3),
+        (SelectionConfig(candidates=1, multipliers=(1.0,)), 11),
+    ):
         tries = settings(accuracy, int(accuracy.argmax()), config)
-        numbers = {method: len(set(found)) for method, found in tries.items()}
-        assert len(set(numbers.values())) == 1, numbers
-    assert {s.strength for s in tries["CAA"]} == {0.5, -0.5} or len(tries["CAA"]) == 3
+        assert {method: (len(found), len(set(found))) for method, found in tries.items()} == dict.fromkeys(
+            ("KAPPA", "CAA", "DoLa"), (number, number)
+        )
+
+
+def test_caa_is_tried_over_all_depths_at_both_positions_with_both_signs():
+    tries = settings(np.linspace(0, 1, 30), 29, SelectionConfig())["CAA"]
+    layers = sorted({one.layers[0] for one in tries})
+    assert len(layers) == 4
+    assert layers[0] < 10 < 20 < layers[-1] < 29
+    assert [one.positions for one in tries].count("after") == 13
+    assert {np.sign(one.strength) for one in tries} == {-1, 1}
+    assert {abs(one.strength) for one in tries} == {0.5, 1, 2, 4, 8}
+    assert [abs(one.strength) for one in tries] == sorted(abs(one.strength) for one in tries)
+    other = settings(np.linspace(1, 0, 30), 0, SelectionConfig())["CAA"]
+    assert other == tries  # whatever the knowledge probes
+
+
+def test_no_method_adds_anything_after_the_last_block():
+    tries = settings(np.linspace(0, 1, 30), 29, SelectionConfig())
+    assert max(layer for method in tries.values() for one in method for layer in one.layers) < 29
 
 
 def test_candidates_are_the_layers_with_the_best_knowledge_probes():
@@ -138,13 +161,50 @@ def test_items_may_not_be_on_both_sides():
         learn("made", made.prompts(20), made.prompts(8, first=19))
 
 
+def test_dola_is_corrected_by_its_own_mean_and_not_by_the_models(learned):
+    training = made.prompts(20)
+    bucket = next(one.setting.layers for one in learned.tried if one.setting.method == "DoLa")
+    found = training.early(bucket)
+    corrected = answered(learned, training, [Setting("DoLa", bucket, 1e-9)])[0]
+    np.testing.assert_allclose(corrected, found.difference - found.difference.mean(0))
+    # By the model's own mean the letter that early layers dislike would be the answer to everything.
+    assert np.bincount((found.difference - learned.mean).argmax(1), minlength=3).max() == 60
+    assert np.bincount(corrected.argmax(1), minlength=3).min() > 10
+
+
+def test_symbols_that_dola_excludes_stay_behind_in_the_corrected_order_of_the_model(learned):
+    training = made.prompts(20)
+    found = training.early((0, 2))
+    strict = answered(replace(learned, contrasts={(0, 2): np.zeros(3)}), training, [Setting("DoLa", (0, 2), 1.0)])[0]
+    out = found.final < found.best[:, None]
+    assert (strict[out] < -900).all()
+    np.testing.assert_allclose(strict[out], (found.final - learned.mean)[out] - 1000)
+    np.testing.assert_allclose(strict[~out], found.difference[~out])
+
+
+def test_without_dola_on_training_prompts_there_is_no_dola():
+    found = learn("made", replace(made.prompts(20), early=None), made.prompts(8, first=20))
+    assert {one.setting.method for one in found.tried} == {"KAPPA", "CAA"}
+    with pytest.raises(InputError, match="training prompts for its correction"):
+        answered(found, made.prompts(4, first=40), [Setting("DoLa", (0,), 0.1)])
+
+
+def test_steering_acts_where_its_setting_says(learned):
+    seen = []
+    asked = made.prompts(4, first=30)
+    spied = replace(asked, answers=lambda one: seen.append((type(one), one.positions)) or asked.answers(one))
+    answered(learned, spied, [Setting("CAA", (1,), 1.0, "after"), Setting("CAA", (1,), 1.0)])
+    answered(learned, spied, [Setting("KAPPA", (2,), 1.0)])
+    assert seen == [(Steering, "after"), (Steering, "last"), (Kappa, "last")]
+
+
 def test_each_setting_is_run_once_and_dola_once_per_bucket(learned):
     calls = []
     validation = made.prompts(4, first=30)
     counted = replace(
         validation,
         answers=lambda kappa: calls.append("kappa") or validation.answers(kappa),
-        early=lambda bucket, thresholds: calls.append("dola") or validation.early(bucket, thresholds),
+        early=lambda bucket: calls.append("dola") or validation.early(bucket),
     )
     tries = [Setting("KAPPA", (2,), 1.0), Setting("DoLa", (0,), 0.1), Setting("DoLa", (0,), 0.2)]
     tries += [Setting("KAPPA", (2,), 1.0)]
@@ -155,10 +215,12 @@ def test_each_setting_is_run_once_and_dola_once_per_bucket(learned):
     np.testing.assert_allclose(logits[0], expected)
 
 
-def test_items_are_averaged_over_their_orders():
+def test_prompts_that_do_not_fit_are_refused():
     prompts = Measured(np.zeros((4, 1, 2)), np.zeros((4, 2)), [0, 1, 0, 1], [5, 9, 5, 9])
-    np.testing.assert_array_equal(prompts.by_item([[1.0, 0.0, 0.0, 0.0]]), [[0.5, 0.0]])
-    assert prompts.take([9, 9]).items.tolist() == [9, 9, 9, 9]
+    assert prompts.take([9]).items.tolist() == [9, 9]
+    for items in ([9, 9], [], [4]):
+        with pytest.raises(InputError, match="each once"):
+            prompts.take(items)
     with pytest.raises(InputError, match="differ in the number of prompts"):
         replace(prompts, labels=[0])
     with pytest.raises(InputError, match="labels must be options"):

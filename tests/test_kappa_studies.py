@@ -75,8 +75,8 @@ def test_curves_start_where_plain_alignment_stands(evaluated):
     scores, one = evaluated.scores, evaluated.settings["KAPPA, 1 layer"]
     assert scores["alpha"].right.shape == scores["beta"].right.shape == (5, 72)
     np.testing.assert_array_equal(scores["alpha"].right[0], scores["beta"].right[0])  # alpha = 1, beta = 0
-    if one.strength == 1:
-        np.testing.assert_array_equal(scores["alpha"].right[0], scores["KAPPA, 1 layer"].right)
+    at = SMALL.alphas.index(one.strength)
+    np.testing.assert_array_equal(scores["alpha"].right[at], scores["KAPPA, 1 layer"].right)
 
 
 def test_beta_is_in_units_of_the_median_knowledge_logit(learned, evaluated, asked):
@@ -174,7 +174,7 @@ def test_items_are_resampled_within_tasks():
 def test_estimates_are_the_numbers_that_the_claims_name(evaluated, learned):
     second = replace(evaluated, name="second", angle=evaluated.angle + 1)
     found = estimates.estimates(
-        [evaluated, second], [Separation(80.0, 70.0, np.array([1.0, 3.0]))] * 2, seed=0, resamples=200
+        [evaluated, second], [Separation(80.0, 70.0, 60.0, 10.0, 2.0)] * 2, seed=0, resamples=200
     )
     scores = evaluated.scores
     assert set(found) == {f"A{n}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11, 12)} | {"A4b", "A7b"}
@@ -209,25 +209,51 @@ def test_orders_of_an_item_are_resampled_together(evaluated):
     assert found.high - 0 == pytest.approx(spread - 50, abs=5)
 
 
-def test_the_correlation_is_that_of_scipy_and_degenerate_draws_are_drawn_anew():
+def test_the_correlation_is_that_of_scipy_with_an_interval_that_covers():
     draw = np.random.default_rng(0)
-    angles, gaps = draw.normal(size=(2, 6))
-    found = estimates.angle_and_gap(angles, gaps, seed=0)
-    assert found.value == pytest.approx(scipy_stats.spearmanr(angles, gaps).statistic)
-    assert found.low < found.value < found.high
-    assert estimates.angle_and_gap([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], seed=0).interval == (-1.0, -1.0)
-    with pytest.raises(InputError, match="at least three tasks"):
-        estimates.angle_and_gap([1.0, 2.0, 2.0], [1.0, 2.0, 3.0], seed=0)
+    found = [estimates.angle_and_gap(*draw.normal(size=(2, 7))) for _ in range(300)]
+    angles, gaps = draw.normal(size=(2, 7))
+    assert estimates.angle_and_gap(angles, gaps).value == pytest.approx(scipy_stats.spearmanr(angles, gaps).statistic)
+    assert np.mean([one.low <= 0 <= one.high for one in found]) > 0.9
+    assert all(-1 <= one.low <= one.value <= one.high <= 1 for one in found)
 
 
-def test_a3_needs_three_tasks_that_differ(evaluated):
-    tasks = [replace(evaluated, name=str(n), angle=60.0 + n) for n in range(3)]
-    assert "A3" not in estimates.estimates(tasks, seed=0, resamples=50)  # all gaps are equal
-    for number, task in enumerate(tasks):
-        agrees = np.arange(72) % (number + 2) > 0
-        task.scores["base"] = task.scores["base"]._replace(agrees=agrees)
-        tasks[number] = replace(task, scores=dict(task.scores))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_ranking_of_few_tasks_is_not_certain(sign):
+    found = estimates.angle_and_gap(np.arange(6.0), sign * np.arange(6.0))
+    assert found.value == pytest.approx(sign)
+    assert 0.2 < found.high - found.low < 0.5
+    wider = estimates.angle_and_gap(np.arange(12.0), sign * np.arange(12.0))
+    assert wider.high - wider.low < found.high - found.low
+
+
+def test_tasks_too_few_for_a_correlation_are_refused():
+    for angles in (np.arange(5.0), np.zeros(6)):
+        with pytest.raises(InputError, match="at least 6 tasks that are not all equal"):
+            estimates.angle_and_gap(angles, np.arange(len(angles)))
+
+
+def test_a3_needs_six_tasks(evaluated):
+    tasks = []
+    for number in range(6):
+        base = evaluated.scores["base"]._replace(agrees=np.arange(72) % (number + 2) > 0)
+        scores = evaluated.scores | {"base": base}
+        tasks.append(replace(evaluated, name=str(number), angle=60.0 + number, scores=scores))
+    assert "A3" not in estimates.estimates(tasks[:5], seed=0, resamples=50)
     assert estimates.estimates(tasks, seed=0, resamples=50)["A3"].value == pytest.approx(-1)
+
+
+def test_one_number_of_layers_is_no_comparison_of_layers(evaluated):
+    alone = {name: one for name, one in evaluated.settings.items() if name in ("KAPPA", "KAPPA, 1 layer")}
+    assert "A6" not in estimates.estimates([replace(evaluated, settings=alone)], seed=0, resamples=50)
+
+
+def test_tasks_separations_are_averaged_with_an_interval_around_the_value():
+    found = estimates.separated([Separation(80.0, 70.0, 60.0, 10.0, 3.0), Separation(80.0, 60.0, 64.0, 16.0, 4.0)])
+    assert found.value == 13
+    np.testing.assert_allclose(found.interval, 13 + np.array([-1, 1]) * 1.96 * 5 / 2, atol=1e-3)
+    with pytest.raises(InputError, match="at least one task"):
+        estimates.separated([])
 
 
 def test_controls_take_the_chosen_layers_and_strength(evaluated, learned, asked):

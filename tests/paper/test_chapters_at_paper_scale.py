@@ -119,6 +119,41 @@ def test_top_w_runs_at_the_paper_profile_with_a_model_of_one_s_own(language_mode
     assert not {found[name] for name in measured} & {"not tested", "holds"}  # a random model is no 8B model
 
 
+def test_gsrq_runs_at_the_paper_profile_with_a_model_and_a_text_of_one_s_own(
+    language_model, wikitext, tmp_path, project
+):
+    quick = chapters.profile("quick")["12_gsrq"]["parameters"]
+    names = {"language_model": language_model, "calibration_text": wikitext}
+    found = judged(run_chapter("12_gsrq", profile="paper", overrides={**quick, **names}, out=tmp_path), project)
+    assert {name for name in found if found[name] == "not tested"} == {"C4", "C7"}
+    assert not [name for name in found if found[name] == "holds"]  # a random model is no 8B model
+
+
+def test_kappa_runs_at_the_paper_profile_with_a_model_and_questions_of_one_s_own(language_model, tmp_path, project):
+    answers = ["rain", "stone", "bread", "glass", "wood"]
+    names = ["truthful_qa", "choices"]
+    for place, name in enumerate(names):
+        rows = [
+            {
+                "question": f"Which of these is number {n} of list {place}?",
+                "choices": [answers[(n + step) % 5] for step in range(4)],
+                "answer": n % 4,
+            }
+            for n in range(40)
+        ]
+        folder = tmp_path / name
+        datasets.DatasetDict({"validation": datasets.Dataset.from_list(rows)}).save_to_disk(str(folder))
+    quick = chapters.profile("quick")["09_kappa"]["parameters"]
+    # A tokenizer made for the test has no chat template.
+    own = {"language_model": language_model, "tasks": [str(tmp_path / name) for name in names], "chat": False}
+    overrides = {**quick, "train_items": 40, "data_split": "validation", **own}
+    found = judged(run_chapter("09_kappa", profile="paper", overrides=overrides, out=tmp_path), project)
+    assert found["A10"] == "not tested"
+    assert found["A3"] == "not tested"  # two tasks have no rank correlation
+    assert "not tested" not in {found[name] for name in ("A1", "A4", "A4b", "A5", "A7", "A9", "A11", "A12")}
+    assert found["A1"] != "holds"  # a random model knows nothing
+
+
 def test_questions_come_with_their_answers(tmp_path):
     from icml26 import evaluation
     from icml26.errors import InputError

@@ -2,11 +2,12 @@
 
 GSRQ (Kim et al., ICML 2026, arXiv 2607.01065, section 4 and appendix C) quantises keys before the rotary embedding, and
 values, with the KV heads side by side: for one token and layer, one row of ``heads x head size`` channels. Keys are
-therefore what leaves ``k_proj``, or ``k_norm`` in models that normalise keys (Gemma 3, Qwen3); values leave ``v_proj``.
+therefore what leaves ``k_proj``, or ``k_norm`` in models that normalise keys; values leave ``v_proj``.
 The gradient of the text's loss with respect to a sub-vector weighs that vector in the paper's calibration.
 
-All work on any model of `transformers` built like Llama or Gemma 3, one window of text at a time; only the layers that
-are asked for are held. Losses of a text with replaced keys and values are for `language`, weights for `weights`.
+All work on models of `transformers` built like Llama, Gemma 3 or Qwen3 and refuse others, one window of text at a time;
+only the layers that are asked for are held. Losses of a text with replaced keys and values are for `language`, weights
+for `weights`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,18 @@ from torch import Tensor, nn
 
 from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.gsrq.projections import Place, as_rows, decoder_of, head_loss, hooked, places_of, replaced, windows_on
+from icml26.gsrq.projections import (
+    Place,
+    as_rows,
+    check_head,
+    decoder_of,
+    head_loss,
+    hooked,
+    places_of,
+    replaced,
+    windows_on,
+)
+from icml26.gsrq.vectors import norms, real_array
 
 __all__ = ["collect", "collect_gradients", "gradient_norms", "replaced"]
 
@@ -106,7 +118,7 @@ def collect_gradients(
     Raises
     ------
     InputError
-        As in `collect`.
+        As in `collect`, or if the model changes its logits after the output embedding (`projections.check_head`).
 
     Examples
     --------
@@ -117,6 +129,7 @@ def collect_gradients(
     ((12, 64), False)
     """
     windows, places = windows_on(model, tokens, least=2), places_of(model, layers)
+    check_head(model, windows[0])
     states: dict[Place, list[np.ndarray]] = {place: [] for place in places}
     gradients: dict[Place, list[np.ndarray]] = {place: [] for place in places}
     with _frozen(model):
@@ -168,13 +181,13 @@ def gradient_norms(
     >>> gradient_norms([[3.0, 4.0, 0.0, 2.0]], 2).tolist()
     [[5.0, 2.0]]
     """
-    array = np.asarray(gradients, dtype=np.float64)
+    array = real_array("gradients", gradients).astype(np.float64)
     dimension = whole("dimension", dimension, 1)
-    if array.ndim != 2 or not np.isfinite(array).all():
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise InputError(f"gradients of shape {array.shape} must be a matrix (tokens, channels) of finite numbers")
     if array.shape[1] % dimension:
         raise InputError(f"dimension={dimension} does not divide the {array.shape[1]} channels: use a divisor")
-    return np.linalg.norm(array.reshape(len(array), -1, dimension), axis=-1)
+    return norms(array.reshape(-1, dimension)).reshape(len(array), -1)
 
 
 class _Stop(Exception):

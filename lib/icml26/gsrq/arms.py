@@ -1,8 +1,12 @@
-"""The clusterings that the studies compare, fitted alike: same vectors, same cap on iterations, same number of starts.
+"""The clusterings that the studies compare, fitted alike: same vectors, same cap on updates, same number of starts.
 
 GSRQ (Kim et al., ICML 2026, arXiv 2607.01065) sets gain-shape k-means (GSKM, section 4.2) against Lloyd's k-means from
 k-means++. Two things differ between those, the update and the start on the sphere, so a control stands between them:
-Lloyd's k-means from the same spherical start. The released code's shape rule is the fourth arm. How each is fitted is
+Lloyd's k-means from the same spherical start. The released code's shape rule is the fourth arm.
+
+Two things are not alike. Arms with the spherical start have up to 20 passes of k-means on the sphere before their own.
+And a cluster that loses all members gets a far vector under Lloyd's k-means, which is scikit-learn's, while gain-shape
+arms keep its codeword unused. How each is fitted is
 for `clustering`, on what for `synthetic`, `tensors` and `rates`.
 """
 
@@ -16,8 +20,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from icml26.errors import InputError, nearest
-from icml26.gsrq.clustering import Codebook, fit_codebook, spherical_start
+from icml26.gsrq.clustering import Codebook, fit_codebook
 from icml26.gsrq.distortion import measure
+from icml26.gsrq.starts import spherical_start
 
 __all__ = ["ARMS", "Arm", "arm_of", "fit_arm", "fit_arms", "measured", "paired"]
 
@@ -164,6 +169,11 @@ def measured(vectors: Float[np.ndarray, "N D"], decoded: Float[np.ndarray, "N D"
     dict
         ``{prefix}_mse`` (per element), ``{prefix}_nmse``, ``{prefix}_cosine``, ``{prefix}_gain_error``.
 
+    Raises
+    ------
+    InputError
+        As `distortion.measure`.
+
     Examples
     --------
     >>> measured(np.array([[3.0, 4.0]]), np.array([[0.0, 4.0]]), "test")["test_nmse"]
@@ -193,7 +203,8 @@ def paired(
     first, second
         Two arms.
     unit
-        Columns that name the unit to be resampled: cells that differ in anything else are averaged.
+        Columns that name the unit to be resampled. Cells that differ in anything else are averaged, positions and seeds
+        first, so that data, sizes, kinds and sources count equally, however many positions and seeds they have.
     how
         Of two columns, what is averaged; ``first - second`` by default.
 
@@ -205,7 +216,7 @@ def paired(
     Raises
     ------
     InputError
-        If the table lacks an arm or a column, or a cell lacks one of the two arms.
+        If the table lacks an arm or a column, a cell lacks one of the two arms or has one twice, or no unit is named.
 
     Examples
     --------
@@ -217,14 +228,20 @@ def paired(
     for name in (column, "arm", *unit):
         if name not in frame.columns:
             raise InputError(f"the table has no column {name!r}{nearest(name, frame.columns)}")
-    keys = list(dict.fromkeys([*unit, *cells]))
-    wide = frame[frame["arm"].isin([first, second])].pivot(index=keys, columns="arm", values=column)
+    keys, chosen = list(dict.fromkeys([*unit, *cells])), frame[frame["arm"].isin([first, second])]
+    if not len(unit):
+        raise InputError("unit is empty: name at least one column")
+    if chosen.duplicated([*keys, "arm"]).any():
+        raise InputError("the table has a cell twice: do not join tables of the same cells")
+    wide = chosen.pivot(index=keys, columns="arm", values=column)
     if not {first, second} <= set(wide.columns) or wide.isna().any().any():
         raise InputError(f"arms {first!r} and {second!r} are not both in every cell of the table")
     compared = wide[first] - wide[second] if how is None else how(wide[first], wide[second])
-    return compared.groupby(level=list(unit), sort=True).mean()
+    strata = [name for name in _STRATA if name in cells and name not in unit]
+    return compared.groupby(level=[*unit, *strata]).mean().groupby(level=list(unit), sort=True).mean()
 
 
+_STRATA = ("data", "dimension", "codewords", "kind", "source")
 # Columns that tell cells apart, in the tables of all studies.
 _CELLS = ("data", "dimension", "codewords", "layer", "kind", "position", "source", "stage", "tokens", "seed")
 

@@ -91,7 +91,11 @@ class Storage:
         counted = np.asarray(tokens)
         if not np.issubdtype(counted.dtype, np.integer) or (counted < 0).any():
             raise InputError(f"tokens={tokens!r} must be integers of at least 0")
-        return whole("sequences", sequences, 1) * self.layers * self._sequence_bytes(counted.astype(np.int64))
+        sequences = whole("sequences", sequences, 1)
+        # In float16 all would take most, and Python's integers do not wrap.
+        if counted.size and int(counted.max()) * sequences * self.layers * 4 * self.channels >= 1 << 60:
+            raise InputError(f"tokens={tokens!r} and sequences={sequences} are more than can be counted: lower them")
+        return sequences * self.layers * self._sequence_bytes(counted.astype(np.int64))
 
     def effective_bits(
         self, tokens: int | Int[ArrayLike, "*lengths"], sequences: int = 1
@@ -226,7 +230,7 @@ def residual(channels: int, *, dimension: int, stages: int, codewords: int, laye
     """
     channels, layers = whole("channels", channels, 1), whole("layers", layers, 1)
     dimension, stages = whole("dimension", dimension, 1), whole("stages", stages, 1)
-    codewords = whole("codewords", codewords, 2)
+    codewords = whole("codewords", codewords, 2, 1 << 16)
     if channels % dimension:
         raise InputError(f"dimension={dimension} does not divide channels={channels}: use a divisor")
     codes = channels // dimension * stages

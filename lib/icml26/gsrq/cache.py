@@ -72,6 +72,8 @@ class CodedCache(DynamicCache):
     """
 
     def __init__(self, config: Any, quantizers: Mapping[tuple[int, str], Quantizer], stages: int | None = None) -> None:
+        if not hasattr(config, "get_text_config"):
+            raise InputError(f"config of type {type(config).__name__} must be the configuration of a model")
         config = config.get_text_config(decoder=True)
         super().__init__(config=config)
         if not isinstance(quantizers, Mapping) or not quantizers:
@@ -207,6 +209,10 @@ class CodedCache(DynamicCache):
             raise InputError(f"an interrupted pass left layers of {noted} and {length} tokens: call reset()")
         if position_ids is None:
             raise InputError("the model passed no position_ids to its cache: use a model that does, as Llama does")
+        if position_ids.shape[-1] != new or (self.positions is not None and len(self.positions) != batch):
+            raise InputError(
+                f"position_ids or a batch of {batch} differ from those before: call reset() for other text"
+            )
         added = position_ids.to(keys.device, torch.int32).expand(batch, new)
         self.positions = added.clone() if self.positions is None else torch.cat([self.positions, added], dim=1)
 
@@ -277,6 +283,10 @@ def _coder(place: tuple[int, str], quantizer: Quantizer, config: Any, stages: in
     if codebooks is None:
         raise InputError(f"the quantiser of {place} has no codebooks: fit it first")
     coder = Coder(codebooks, stages)
+    if getattr(config, "num_key_value_heads", None) is None:
+        raise InputError(
+            f"model_type={getattr(config, 'model_type', None)!r} names no KV heads: use one built like Llama"
+        )
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     channels = config.num_key_value_heads * size
     if coder.channels != channels:

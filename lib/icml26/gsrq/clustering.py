@@ -9,7 +9,7 @@ scikit-learn). The rest of what the released code does differently is in `releas
 `weights`, chains of codebooks by `residual`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,9 +19,9 @@ from scipy import sparse
 from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.gsrq.starts import kmeans, plus_plus_start, spherical_start
-from icml26.gsrq.vectors import as_vectors, as_weights, augmented, nearest, nearest_codeword, norms, unit_rows
+from icml26.gsrq.vectors import as_vectors, as_weights, exponent, nearest_codeword, norms, unit_rows
 
-__all__ = ["RULES", "Codebook", "assign", "fit_codebook", "inertia", "plus_plus_start", "spherical_start"]
+__all__ = ["RULES", "Codebook", "assign", "fit_codebook", "inertia"]
 
 RULES = ("unit", "sum", "mean")
 _STARTS = {"spherical": spherical_start, "k-means++": plus_plus_start}
@@ -88,7 +88,8 @@ def fit_codebook(
     - `mean`: the weighted mean of the members.
 
     Assignment takes no weights; equal distances go to the lowest index. Under the first two rules a cluster that is
-    empty, weightless or without a mean direction keeps its codeword; scikit-learn moves an empty one to a far vector.
+    empty, weightless or without a mean direction keeps its codeword (zero if its start had no member); scikit-learn
+    moves an empty one to a far vector, which is an advantage of `mean` where vectors are few.
     The unit rule does not minimise the squared error, which may rise from one pass to the next.
 
     Parameters
@@ -135,10 +136,13 @@ def fit_codebook(
     if len(x) < codewords:
         raise InputError(f"{len(x)} vectors are too few for codewords={codewords}: pass at least as many")
     w = as_weights(weights, x)
+    power = exponent(x)
+    x = np.ldexp(x, -power) if power else x
     found = []
-    for first in _first_codewords(x, codewords, start, w, starts, seed):
+    for first in _first_codewords(x, codewords, start, w, starts, seed, power):
         found.append(_lloyd(x, first, w, iterations) if rule == "mean" else _gain_shape(x, first, w, iterations, rule))
-    return found[0] if starts == 1 else min(found, key=lambda book: inertia(x, book.codewords, book.labels, w))
+    book = found[0] if starts == 1 else min(found, key=lambda book: inertia(x, book.codewords, book.labels, w))
+    return replace(book, codewords=np.ldexp(book.codewords, power)) if power else book
 
 
 def assign(
@@ -189,7 +193,7 @@ def inertia(
     codewords
         Codewords.
     labels
-        The index of each vector's codeword.
+        The index of each vector's codeword, not checked.
     weights
         How much each vector counts; equally by default.
 
@@ -208,17 +212,17 @@ def inertia(
     return float(distances.sum() if weights is None else distances @ weights)
 
 
-def _first_codewords(x, count, start, w, starts, seed):
+def _first_codewords(x, count, start, w, starts, seed, power):
     if not isinstance(start, str):
         first = as_vectors("start", start)
         if first.shape != (count, x.shape[1]):
             raise InputError(f"start of shape {first.shape} must be {(count, x.shape[1])}: a vector for each codeword")
         if starts > 1:
             raise InputError(f"starts={starts} would repeat the codewords given as start: leave out one of the two")
-        return [first.astype(x.dtype)]
+        return [np.ldexp(first, -power).astype(x.dtype)]
     if start not in _STARTS:
         raise InputError(f"start={start!r} must be {', '.join(_STARTS)} or an array of codewords")
-    generator = np.random.default_rng(seed)
+    generator = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(whole("seed", seed, 0))
     return (_STARTS[start](x, count, weights=w, seed=generator) for _ in range(starts))
 
 
@@ -231,9 +235,9 @@ def _lloyd(x: np.ndarray, first: np.ndarray, w: np.ndarray | None, iterations: i
 
 def _gain_shape(x: np.ndarray, first: np.ndarray, w: np.ndarray | None, iterations: int, rule: str) -> Codebook:
     dimension, shortest = x.shape[1], _CANCELLED if rule == "unit" else 0
-    rows, features = augmented(x), _features(x, w, rule)
+    features = _features(x, w, rule)
     book, gains, shapes = first, norms(first), unit_rows(first)
-    labels, passes, converged = nearest(rows, book), 0, False
+    labels, passes, converged = nearest_codeword(x, book), 0, False
     while passes < iterations and not converged:
         totals, mass = _sums(labels, features, len(book))
         # Sums of x come last; under `unit` sums of directions stand before them, else the two are the same.
@@ -243,7 +247,7 @@ def _gain_shape(x: np.ndarray, first: np.ndarray, w: np.ndarray | None, iteratio
         shapes[moved] = directions[moved] / lengths[moved, None]
         gains[moved] = np.maximum(np.einsum("kd,kd->k", projected[moved], shapes[moved]) / mass[moved], 0)
         book, before = gains[:, None] * shapes, labels
-        labels, passes = nearest(rows, book), passes + 1
+        labels, passes = nearest_codeword(x, book), passes + 1
         converged = np.array_equal(labels, before)
     return _book(book, labels, passes, converged)
 

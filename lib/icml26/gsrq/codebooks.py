@@ -1,9 +1,10 @@
-"""Codebooks for a language model's keys and values: which tokens they are fitted to, and all that are compared.
+"""Codebooks for a language model's keys and values: which tokens they are fitted to, and which are compared.
 
 GSRQ (Kim et al., ICML 2026, arXiv 2607.01065, section 4.5) fits one residual chain to each layer, keys or values, and
 position of a sub-vector, on calibration text. Chains are greedy and nested, so one chain of R stages gives every lower
 rate. Beside chains of gain-shape k-means (GSKM) stand chains of k-means and coupled quantisation (CQ), fitted to the
-same tokens; GSKM with weights from gradients, and without, is fitted to the tokens that have gradients.
+same tokens, which count equally: CQ without its Fisher weights, hence "uniform". GSKM with weights from gradients, and
+without, is fitted to the tokens that have gradients.
 
 Reading the tokens is for `calibration`, fitting itself is in `residual` and `coupled`, weights in `weights`; losses are
 for `rates`.
@@ -18,6 +19,7 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from icml26.checks import whole
+from icml26.errors import InputError
 from icml26.gsrq.activations import gradient_norms
 from icml26.gsrq.arms import ARMS, arm_of
 from icml26.gsrq.calibration import Calibration, Progress, calibrate
@@ -30,6 +32,7 @@ __all__ = [
     "WEIGHTS",
     "Made",
     "RateConfig",
+    "coupled_name",
     "fit",
     "fit_residual",
     "replacements",
@@ -56,7 +59,8 @@ class RateConfig:
     seeds : int
         Of the codebooks with weights and their counterparts without.
     arm_seeds : int
-        Of k-means++ and GSKM at the lowest rate; at higher rates they have the first.
+        Of k-means++ and GSKM at the lowest rate; at higher rates they have the first. With one, intervals over blocks
+        of text leave out how much another start would change.
     tokens : int
         First so many calibration tokens that codebooks without weights are fitted to.
     coupled : tuple of (int, int)
@@ -110,7 +114,7 @@ class Made(NamedTuple):
     Attributes
     ----------
     method : str
-        One of `arms.ARMS`, or "CQ-2c4b".
+        One of `arms.ARMS`, or a `coupled_name`.
     seed : int
         Of the starts.
     weights : str
@@ -120,6 +124,29 @@ class Made(NamedTuple):
     method: str
     seed: int = 0
     weights: str = ""
+
+
+def coupled_name(channels: int, width: int) -> str:
+    """Name of coupled quantisation without weights in tables.
+
+    Parameters
+    ----------
+    channels
+        c, channels that share a code.
+    width
+        b, bits of a code.
+
+    Returns
+    -------
+    str
+        The name.
+
+    Examples
+    --------
+    >>> coupled_name(2, 4)
+    'CQ-2c4b, uniform'
+    """
+    return f"CQ-{channels}c{width}b, uniform"
 
 
 def fit(
@@ -156,6 +183,8 @@ def fit(
     InputError
         If a size is out of range or does not fit the model.
     """
+    if not config.layers or not config.stages:
+        raise InputError("layers and stages must name at least one each")
     made: dict[Made, dict[Place, Any]] = {}
     known = () if calibration is None else {layer for layer, _ in calibration.states}
     unknown = [layer for layer in config.layers if layer not in known]
@@ -224,12 +253,17 @@ def replacements(
     stages
         Only the first so many stages of each chain; all by default.
     kinds
-        "key", "value" or both.
+        ("key",), ("value",) or both.
 
     Returns
     -------
     dict
         For `Evaluator.losses` and `activations.replaced`.
+
+    Raises
+    ------
+    InputError
+        If a kind is unknown, or there are fewer stages.
 
     Examples
     --------
@@ -238,6 +272,12 @@ def replacements(
     >>> replacements(quantizers, stages=1)[0, "key"](states[0, "key"]).shape
     (40, 4)
     """
+
+    if isinstance(kinds, str) or not kinds or not set(kinds) <= set(KINDS):
+        raise InputError(f"kinds={kinds!r} must be a tuple of 'key', 'value' or both")
+    for place, quantizer in quantizers.items():
+        if stages is not None and not 1 <= whole("stages", stages) <= quantizer.stages:
+            raise InputError(f"stages={stages} must be from 1 to the {quantizer.stages} of the quantiser of {place}")
 
     def function(quantizer: Any) -> Replacement:
         if stages is None:
@@ -262,7 +302,7 @@ def _fitted(
                 say(key := Made(arm, seed))
                 yield key, _chain(config, arm, max(stages), seed).fit(states)
     for channels, width in config.coupled:
-        say(key := Made(f"CQ-{channels}c{width}b"))
+        say(key := Made(coupled_name(channels, width)))
         yield key, CoupledQuantizer(channels, width, iterations=config.iterations).fit(states)
     if place in calibration.gradients:
         norms = gradient_norms(calibration.gradients[place], config.dimension)

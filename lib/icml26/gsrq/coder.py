@@ -15,6 +15,7 @@ from torch.nn.functional import embedding_bag, pad
 
 from icml26.checks import whole
 from icml26.errors import InputError
+from icml26.gsrq.vectors import real_array
 
 __all__ = ["Coder"]
 
@@ -45,16 +46,20 @@ class Coder:
     """
 
     def __init__(self, codebooks: Float[ArrayLike, "positions stages codewords dimension"], stages: int | None = None):
-        books = np.asarray(codebooks, dtype=np.float32)
+        books = real_array("codebooks", codebooks).astype(np.float32)
         if books.ndim != 4 or not books.size or not 2 <= books.shape[2] <= 1 << 16:
             raise InputError(
                 f"codebooks of shape {books.shape} must be (positions, stages, 2 to 65536 words, dimension)"
             )
         if not np.isfinite(books).all():
-            raise InputError("codebooks hold NaN or infinite numbers: fit them again")
+            raise InputError(
+                "codebooks hold NaN or numbers beyond float32: scale down what they are fitted to, or read them again"
+            )
         stages = books.shape[1] if stages is None else whole("stages", stages, 1, books.shape[1])
         self.books = torch.tensor(books[:, :stages])
-        self._halves = -self.books.square().sum(-1) / 2
+        # Distances do not change when all is moved by the mean codeword, and what is common cancels no digits.
+        self._centres = self.books.mean(dim=2, keepdim=True)
+        self._halves = -(self.books - self._centres).square().sum(-1) / 2
         self.bits = (books.shape[2] - 1).bit_length()
 
     @property
@@ -83,10 +88,14 @@ class Coder:
         Raises
         ------
         InputError
-            If the vectors have another number of channels.
+            If the vectors are no floating tensor, have another number of channels, or are not finite.
         """
+        if not isinstance(vectors, Tensor) or not vectors.is_floating_point() or not vectors.ndim:
+            raise InputError("vectors must be a tensor of floating numbers with an axis of channels")
         if vectors.shape[-1] != self.channels:
             raise InputError(f"vectors have {vectors.shape[-1]} channels, the codebooks {self.channels}")
+        if not vectors.isfinite().all():
+            raise InputError("vectors hold NaN or infinite numbers, which no code stands for: run the model in float32")
         self._move(vectors.device)
         positions, _, codewords, dimension = self.books.shape
         flat = vectors.reshape(-1, positions, dimension).float()
@@ -112,7 +121,7 @@ class Coder:
         Raises
         ------
         InputError
-            If a row has another number of bytes.
+            If a row has another number of bytes, or a code names no codeword.
         """
         codes = self.codes(rows)
         self._move(rows.device)
@@ -137,17 +146,25 @@ class Coder:
         Raises
         ------
         InputError
-            If a row has another number of bytes.
+            If a row has another number of bytes, or a code names no codeword.
         """
-        if rows.shape[-1] != self.row_bytes or rows.dtype != torch.uint8:
-            raise InputError(f"rows of {rows.shape[-1]} {rows.dtype} must have {self.row_bytes} torch.uint8")
+        if not isinstance(rows, Tensor) or not rows.ndim or rows.dtype != torch.uint8:
+            raise InputError("rows must be a tensor of torch.uint8 with an axis of bytes")
+        if rows.shape[-1] != self.row_bytes:
+            raise InputError(f"rows of {rows.shape[-1]} bytes must have {self.row_bytes}")
         first, shift, span = self._places(rows.device)
         wide = pad(rows, (0, span - 1)).long()
         words = sum(wide[..., first + byte] << 8 * byte for byte in range(span))
-        return ((words >> shift) & ((1 << self.bits) - 1)).unflatten(-1, self.books.shape[:2])
+        codes = (words >> shift) & ((1 << self.bits) - 1)
+        codewords = self.books.shape[2]
+        if codewords < 1 << self.bits and codes.numel() and int(codes.max()) >= codewords:
+            raise InputError(f"rows hold the code {int(codes.max())} of {codewords} codewords: they are damaged")
+        return codes.unflatten(-1, self.books.shape[:2])
 
     def _move(self, device: torch.device) -> None:
-        self.books, self._halves = self.books.to(device), self._halves.to(device)
+        self.books, self._halves, self._centres = (
+            part.to(device) for part in (self.books, self._halves, self._centres)
+        )
 
     def _nearest(
         self, residuals: Float[Tensor, "positions vectors dimension"]
@@ -155,9 +172,9 @@ class Coder:
         position = torch.arange(len(self.books), device=residuals.device)[:, None]
         codes = []
         for stage in range(self.books.shape[1]):
-            book = self.books[:, stage]
+            book, centre = self.books[:, stage], self._centres[:, stage]
             # |r - c|^2 is least where r.c - |c|^2 / 2 is largest.
-            scores = torch.baddbmm(self._halves[:, None, stage], residuals, book.mT)
+            scores = torch.baddbmm(self._halves[:, None, stage], residuals - centre, (book - centre).mT)
             codes.append(scores.argmax(-1))
             residuals = residuals - book[position, codes[-1]]
         return torch.stack(codes, dim=-1).transpose(0, 1)

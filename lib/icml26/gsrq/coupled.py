@@ -2,21 +2,15 @@
 
 The method is that of Zhang et al. (arXiv 2405.03917), a baseline of GSRQ (Kim et al., ICML 2026, arXiv 2607.01065):
 CQ-`c`c`b`b cuts the channels of a token into groups of c and stores one code of b bits for each, so b/c bits per value.
-Each group has a codebook of its own, made by Lloyd's algorithm from k-means++ on calibration tokens, which count
-equally or by the squared gradient of the loss. So it is a `residual.ResidualQuantizer` of narrow groups with a single
-stage, and whatever takes one takes the other.
+Each group has a codebook of its own, made by Lloyd's algorithm from k-means++ on calibration tokens. CQ itself weights
+these by the diagonal of the Fisher information; here they count equally unless weights are passed. So it is a
+`residual.ResidualQuantizer` of narrow groups with a single stage, and whatever takes one takes the other.
 """
 
-import numpy as np
-from jaxtyping import Float
-from numpy.typing import ArrayLike
-
 from icml26.checks import whole
-from icml26.errors import InputError
 from icml26.gsrq.residual import ResidualQuantizer
-from icml26.gsrq.vectors import as_vectors
 
-__all__ = ["CoupledQuantizer", "squared_gradients"]
+__all__ = ["CoupledQuantizer"]
 
 
 class CoupledQuantizer(ResidualQuantizer):
@@ -45,6 +39,7 @@ class CoupledQuantizer(ResidualQuantizer):
 
     Examples
     --------
+    >>> import numpy as np
     >>> tokens = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
     >>> quantizer = CoupledQuantizer(channels=2, bits=4).fit(tokens)
     >>> codes = quantizer.encode(tokens)
@@ -57,36 +52,3 @@ class CoupledQuantizer(ResidualQuantizer):
         super().__init__(
             self.channels, 1, 1 << self.bits, rule="mean", start="k-means++", iterations=iterations, seed=seed
         )
-
-
-def squared_gradients(
-    gradients: Float[ArrayLike, "tokens channels"], channels: int
-) -> Float[np.ndarray, "tokens positions"]:
-    """Weights for `CoupledQuantizer.fit`: the gradient's squared norm over each group, as in SqueezeLLM and CQ.
-
-    Parameters
-    ----------
-    gradients
-        Of the loss with respect to the keys or values that are fitted.
-    channels
-        c, channels that share a code.
-
-    Returns
-    -------
-    float64 array
-        The diagonal of the Fisher information, summed over a group.
-
-    Raises
-    ------
-    InputError
-        If the gradients are not finite, or c does not divide their channels.
-
-    Examples
-    --------
-    >>> squared_gradients([[3.0, 4.0, 0.0, 1.0]], 2).tolist()
-    [[25.0, 1.0]]
-    """
-    found, channels = as_vectors("gradients", gradients), whole("channels", channels, 1)
-    if found.shape[1] % channels:
-        raise InputError(f"channels={channels} does not divide the {found.shape[1]} channels of the gradients")
-    return (found.reshape(len(found), -1, channels).astype(np.float64) ** 2).sum(-1)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
-from icml26.gsrq.vectors import as_vectors, norms
+from icml26.gsrq.vectors import as_vectors, exponent, norms, unit_rows
 
 __all__ = ["Distortion", "cosines", "measure", "shrinkage"]
 
@@ -68,12 +68,17 @@ def measure(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike, 
     Distortion(mse=4.0, nmse=0.6153846153846154, cosine=0.8, gain_error=1.0)
     """
     x, decoded = _pair(x, decoded)
+    cosine = float(np.nanmean(cosines(x, decoded)))
+    power = exponent(x, decoded)
+    x, decoded = np.ldexp(x, -power), np.ldexp(decoded, -power)
     errors = np.square(x - decoded).sum()
+    with np.errstate(over="ignore"):  # infinite if a square is beyond float64
+        mse = float(np.ldexp(errors / x.size, 2 * power))
     return Distortion(
-        mse=float(errors / x.size),
+        mse=mse,
         nmse=float(errors / np.square(x).sum()),
-        cosine=float(np.nanmean(cosines(x, decoded))),
-        gain_error=float(np.abs(norms(x) - norms(decoded)).mean()),
+        cosine=cosine,
+        gain_error=float(np.ldexp(np.abs(norms(x) - norms(decoded)).mean(), power)),
     )
 
 
@@ -105,9 +110,8 @@ def cosines(
     array([0.6, 0. , nan])
     """
     x, decoded = _pair(x, decoded)
-    lengths, others = norms(x), norms(decoded)
-    found = np.einsum("nd,nd->n", x / _not_zero(lengths), decoded / _not_zero(others))
-    return np.where(lengths > 0, found, np.nan)
+    found = np.einsum("nd,nd->n", unit_rows(x), unit_rows(decoded))
+    return np.where(x.any(axis=1), found, np.nan)
 
 
 def shrinkage(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike, "vectors dimension"]) -> float:
@@ -136,7 +140,8 @@ def shrinkage(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike
     0.5
     """
     x, decoded = _pair(x, decoded)
-    return float(np.square(decoded).sum() / np.square(x).sum())
+    power = exponent(x, decoded)
+    return float(np.square(np.ldexp(decoded, -power)).sum() / np.square(np.ldexp(x, -power)).sum())
 
 
 def _pair(x: ArrayLike, decoded: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +151,3 @@ def _pair(x: ArrayLike, decoded: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     if not x.any():
         raise InputError("x is zero throughout: no ratio to its energy exists")
     return x, decoded
-
-
-def _not_zero(lengths: np.ndarray) -> np.ndarray:
-    return np.where(lengths > 0, lengths, 1)[:, None]

@@ -14,10 +14,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from icml26.checks import whole
+from icml26.checks import real, whole
 from icml26.errors import InputError
 from icml26.gsrq.clustering import assign, fit_codebook, inertia
-from icml26.gsrq.vectors import unit_rows
+from icml26.gsrq.vectors import as_vectors, unit_rows
 from icml26.gsrq.weights import log_weights
 
 __all__ = ["GainShapeKMeans"]
@@ -29,7 +29,7 @@ class GainShapeKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     """Cluster vectors around codewords g_k s_k, a gain times a unit shape.
 
     Each pass assigns every x to its nearest codeword, the largest 2 g_k x.s_k - g_k^2, and moves the shapes to the mean
-    directions of their members and the gains to the mean projections on them. In contrast to k-means long vectors
+    directions of their members and the gains to the mean projections on them. Under the default rule long vectors
     count no more than short ones in the direction of a centre, and the squared error may rise from pass to pass.
 
     Parameters
@@ -131,6 +131,17 @@ class GainShapeKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         n_clusters = whole("n_clusters", self.n_clusters, 1)
         if len(X) < n_clusters:
             raise InputError(f"n_samples={len(X)} should be at least n_clusters={n_clusters}")
+        n_init, max_iter = whole("n_init", self.n_init, 1), whole("max_iter", self.max_iter, 1)
+        if isinstance(self.init, str):
+            if self.init not in ("spherical", "k-means++"):
+                raise InputError(f"init={self.init!r} must be spherical, k-means++ or an array of codewords")
+        else:
+            if as_vectors("init", self.init).shape != (n_clusters, X.shape[1]):
+                raise InputError(f"init must be of shape {(n_clusters, X.shape[1])}: a vector for each cluster")
+            if n_init > 1:
+                raise InputError(f"n_init={n_init} would repeat the codewords given as init: leave out one of the two")
+        if self.weighting == "log":
+            real("tau", self.tau, above=0)
         weights = self._weights(X, sample_weight)
         book = fit_codebook(
             X,
@@ -138,8 +149,8 @@ class GainShapeKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             rule=self.rule,
             start=self.init,
             weights=weights,
-            iterations=self.max_iter,
-            starts=self.n_init,
+            iterations=max_iter,
+            starts=n_init,
             seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         self.cluster_centers_, self.labels_, self.n_iter_ = (

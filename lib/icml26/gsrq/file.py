@@ -16,6 +16,7 @@ from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
 
 from icml26.errors import InputError
+from icml26.gsrq.coupled import CoupledQuantizer
 from icml26.gsrq.residual import ResidualQuantizer
 from icml26.paths import write_atomic
 
@@ -41,7 +42,7 @@ def save(path: str | PathLike[str], quantizer: ResidualQuantizer) -> None:
     Raises
     ------
     InputError
-        If it is not fitted.
+        If it is no quantiser, is not fitted, or has codebooks of another shape than its options say.
     OSError
         If the file cannot be written; one already there is then untouched.
 
@@ -54,11 +55,13 @@ def save(path: str | PathLike[str], quantizer: ResidualQuantizer) -> None:
     ...     bool(np.array_equal(load(Path(folder) / "a.gsrq").codebooks, quantizer.codebooks))
     True
     """
-    if quantizer.codebooks is None:
-        raise InputError("this quantiser has no codebooks yet: call fit first")
+    if not isinstance(quantizer, ResidualQuantizer):
+        raise InputError(f"quantizer of type {type(quantizer).__name__} must be a ResidualQuantizer, or a coupled one")
+    quantizer._fitted()
     options = {name: getattr(quantizer, name) for name in _OPTIONS}
+    kind = "coupled" if isinstance(quantizer, CoupledQuantizer) else "residual"
     # One field, the digest first: safetensors writes several in random order.
-    metadata = {FORMAT: json.dumps({"sha256": _BLANK, "version": VERSION, "options": options})}
+    metadata = {FORMAT: json.dumps({"sha256": _BLANK, "version": VERSION, "kind": kind, "options": options})}
     blank = serialise({name: np.ascontiguousarray(getattr(quantizer, name)) for name in _ARRAYS}, metadata=metadata)
     write_atomic(path, blank.replace(_BLANK.encode(), hashlib.sha256(blank).hexdigest().encode(), 1))
 
@@ -74,7 +77,7 @@ def load(path: str | PathLike[str]) -> ResidualQuantizer:
     Returns
     -------
     ResidualQuantizer
-        As it was saved.
+        As it was saved; a `coupled.CoupledQuantizer` if it was one.
 
     Raises
     ------
@@ -85,6 +88,8 @@ def load(path: str | PathLike[str]) -> ResidualQuantizer:
     --------
     See `save`.
     """
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"path={path!r} must name a file")
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -103,9 +108,34 @@ def load(path: str | PathLike[str]) -> ResidualQuantizer:
         raise InputError(f"{path} has format version {version}, this is {VERSION}: update icml26")
     try:
         options, arrays = metadata["options"], parse(data)
-        quantizer = ResidualQuantizer(**{name: options[name] for name in _OPTIONS})
+        options = {name: options[name] for name in _OPTIONS}
+        if metadata["kind"] == "coupled":
+            chosen = {name: options[name] for name in ("iterations", "seed")}
+            quantizer = CoupledQuantizer(options["dimension"], (options["codewords"] - 1).bit_length(), **chosen)
+        else:
+            quantizer = ResidualQuantizer(**options)
+        if any(getattr(quantizer, name) != value for name, value in options.items()):
+            raise ValueError("options contradict each other")
+        _check(quantizer, arrays)
         for name in _ARRAYS:
             setattr(quantizer, name, arrays[name])
     except (SafetensorError, InputError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} was not written by `save`: save the quantiser again") from error
     return quantizer
+
+
+def _check(quantizer: ResidualQuantizer, arrays: dict[str, np.ndarray]) -> None:
+    positions, chain = len(arrays["codebooks"]), quantizer.stages
+    expected = {
+        "codebooks": ("f", (positions, chain, quantizer.codewords, quantizer.dimension)),
+        "sizes": ("i", (positions, chain, quantizer.codewords)),
+        "passes": ("i", (positions, chain)),
+        "converged": ("b", (positions, chain)),
+        "energies": ("f", (positions, chain + 1)),
+    }
+    for name, (kind, shape) in expected.items():
+        array = arrays[name]
+        if array.dtype.kind != kind or array.dtype == np.float16 or array.shape != shape or not array.size:
+            raise ValueError(f"{name} contradict the options")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} are not finite")

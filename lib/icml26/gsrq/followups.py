@@ -18,7 +18,7 @@ from icml26.errors import InputError
 from icml26.gsrq.arms import fit_arm, measured
 from icml26.gsrq.clustering import assign, fit_codebook
 from icml26.gsrq.projections import Place
-from icml26.gsrq.tensors import TensorConfig, study
+from icml26.gsrq.tensors import TensorConfig, check, study
 
 __all__ = ["crowding", "polished"]
 
@@ -57,6 +57,7 @@ def polished(
     >>> frame["arm"].tolist(), bool((frame["moved"] < 0.5).all())
     (['GSKM', 'GSKM, then k-means'], True)
     """
+    check(states, replace(config, dimensions=config.claimed))
     rows = []
     for (layer, kind), array in states.items():
         for dimension in config.claimed:
@@ -114,13 +115,13 @@ def crowding(
     >>> frame["tokens"].unique().tolist()
     [30, 60]
     """
-    if not tokens:
+    if not len(tokens):
         raise InputError("tokens are missing: give numbers of training tokens, such as (512, 1024, 2048)")
     frames = []
     for count in tokens:
         count = whole("tokens", count, config.codewords, config.train)
         held = {place: np.concatenate([array[:count], array[config.train :]]) for place, array in states.items()}
-        small = replace(config, dimensions=config.claimed, compared=config.claimed, train=count)
+        small = replace(config, dimensions=config.claimed, compared=config.claimed, train=count, parts=False)
         told = None if progress is None else (lambda line, count=count: progress(f"{count} tokens: {line}"))
         frames.append(study(held, small, progress=told).assign(tokens=count))
     frame = pd.concat(frames, ignore_index=True)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from icml26.checks import whole
 from icml26.errors import InputError
+from icml26.gsrq.vectors import real_array
 
 __all__ = ["kivi_keys", "kivi_values"]
 
@@ -114,8 +115,8 @@ def _rounded(name: str, grouped: np.ndarray, bits: int, axis: int) -> np.ndarray
 
 
 def _checked(name: str, array: ArrayLike) -> np.ndarray:
-    array = np.asarray(array)
-    if array.ndim < 2 or not array.shape[-1]:
+    array = real_array(name, array)
+    if array.ndim < 2 or not array.size:
         raise InputError(f"{name} of shape {array.shape} must have at least the axes (tokens, channels)")
     if not np.issubdtype(array.dtype, np.floating):
         if array.dtype.kind not in "iu":

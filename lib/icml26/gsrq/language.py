@@ -24,7 +24,17 @@ from torch import Tensor, nn
 from icml26 import tasks
 from icml26.checks import whole
 from icml26.errors import InputError
-from icml26.gsrq.projections import Place, Replacement, decoder_of, head_loss, places_of, replaced, windows_on
+from icml26.gsrq.projections import (
+    Place,
+    Replacement,
+    check_head,
+    decoder_of,
+    head_loss,
+    places_of,
+    replaced,
+    windows_on,
+)
+from icml26.gsrq.vectors import real_array
 
 __all__ = ["Corpus", "Evaluator", "block_means", "corpus", "windows"]
 
@@ -146,6 +156,8 @@ def corpus(
         if read is None:
             raise InputError(f"name={name!r} must be 'python' or 'gsm8k', unless texts=(training, held out) are given")
         texts = read("train"), read("held-out")
+    if not isinstance(texts, tuple | list) or [type(part) for part in texts] != [str, str]:
+        raise InputError("texts must be two strings: the training part, and the part that is held out")
     training, held_out = texts
     # Cut between lines, so that no word is in both halves.
     half = held_out.find("\n", len(held_out) // 2) + 1 or len(held_out) // 2
@@ -172,7 +184,8 @@ class Evaluator:
     Raises
     ------
     InputError
-        If the tokens are no windows or there is no such layer.
+        If the tokens are no windows, there is no such layer, or the model changes its logits after the output
+        embedding (`projections.check_head`).
 
     Examples
     --------
@@ -193,6 +206,7 @@ class Evaluator:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self._tokens = windows_on(model, tokens, least=2)
+        check_head(model, self._tokens[0])
         self._first = places_of(model, [first_layer])[0][0]
         self._model = model
         layers = decoder_of(model).layers
@@ -224,6 +238,11 @@ class Evaluator:
         """Keys of one token in one layer, as many as values."""
         return decoder_of(self._model).layers[self._first].self_attn.k_proj.out_features
 
+    @property
+    def length(self) -> int:
+        """Tokens of a window."""
+        return self._tokens.shape[1]
+
     def losses(self, functions: Mapping[Place, Replacement] | None = None) -> Float64[np.ndarray, "windows length-1"]:
         """Measure the loss of every token but a window's first.
 
@@ -245,7 +264,7 @@ class Evaluator:
         functions = functions or {}
         if not functions and self._unchanged is not None:
             return self._unchanged.copy()
-        early = [place for place in functions if place[0] < self._first]
+        early = [place for place in functions if isinstance(place, tuple) and place and place[0] < self._first]
         if early:
             raise InputError(f"place {early[0]!r} lies before first_layer={self._first}: make another Evaluator")
         decoder, found = decoder_of(self._model), []
@@ -289,7 +308,7 @@ def block_means(losses: ArrayLike, block: int = 64) -> Float64[np.ndarray, " blo
     >>> block_means([[1.0, 3.0, 5.0]], block=2).tolist()
     [1.0, 4.0]
     """
-    array = np.asarray(losses, dtype=np.float64)
+    array = real_array("losses", losses).astype(np.float64)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise InputError(f"losses of shape {array.shape} must be a matrix (windows, tokens) of finite numbers")
     starts = np.arange(0, array.shape[1] + 1, whole("block", block, 2)) - 1

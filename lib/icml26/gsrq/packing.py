@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from icml26.checks import whole
 from icml26.errors import InputError
+from icml26.gsrq.vectors import real_array
 
 __all__ = ["pack", "unpack"]
 
@@ -42,7 +43,7 @@ def pack(codes: Integer[ArrayLike, "*shape"], bits: int) -> UInt8[np.ndarray, " 
     >>> pack([1, 2, 7], 3)
     array([209,   1], dtype=uint8)
     """
-    codes, bits = np.asarray(codes), whole("bits", bits, 1, 16)
+    codes, bits = real_array("codes", codes), whole("bits", bits, 1, 16)
     if codes.dtype.kind not in "ui":
         raise InputError(f"codes of type {codes.dtype} must be integers")
     if codes.size and not 0 <= codes.min() <= codes.max() < 1 << bits:
@@ -78,7 +79,9 @@ def unpack(packed: UInt8[ArrayLike, " bytes"], bits: int, shape: tuple[int, ...]
     >>> unpack(pack([[1, 2], [7, 0]], 3), 3, (2, 2)).tolist()
     [[1, 2], [7, 0]]
     """
-    packed, bits = np.asarray(packed), whole("bits", bits, 1, 16)
+    packed, bits = real_array("packed", packed), whole("bits", bits, 1, 16)
+    if not isinstance(shape, tuple | list):
+        raise InputError(f"shape={shape!r} must be a tuple of integers")
     used = math.prod(whole("shape", size, 0) for size in shape) * bits
     if packed.dtype != np.uint8 or packed.shape != (-(-used // 8),):
         raise InputError(

@@ -98,6 +98,7 @@ def plan(
     test: int,
     transfer: int,
     crowding: Sequence[int] = (),
+    tensor_layers: int | None = None,
 ) -> pd.DataFrame:
     """Count everything that will run.
 
@@ -115,15 +116,20 @@ def plan(
         Calibration windows of the second text, which has as many test windows; 0 for none.
     crowding
         Training tokens of `followups.crowding`, which runs beside `followups.polished`; neither by default.
+    tensor_layers
+        How many layers are clustered as vectors; as many as are coded by default.
 
     Returns
     -------
     DataFrame
         ``step, runs`` (fits, windows or settings) and ``seconds``.
     """
+    for name, windows in (("calibration", calibration), ("validation", validation), ("test", test)):
+        whole(name, windows, 1)
     first, last = min(rates.layers), max(rates.layers) + 1
     channels = decoder_of(model).layers[first].self_attn.k_proj.out_features
     places = len(KINDS) * len(rates.layers)
+    clustered = places if tensor_layers is None else len(KINDS) * whole("tensor_layers", tensor_layers, 1)
     backward = rates.gradient_windows * length
 
     def row(step: str, costs: Iterator[tuple[float, float]] | list[tuple[float, float]]) -> dict[str, Any]:
@@ -147,7 +153,7 @@ def plan(
                 (1, model_seconds(model, backward, last=first) + both),
             ],
         ),
-        row("Keys and values: fits", _tensors(tensors, channels, places)),
+        row("Keys and values: fits", _tensors(tensors, channels, clustered)),
         row("Codebooks: fits", _codebooks(rates, channels, places, backward)),
         row("Losses: first layers", [(validation + test, model_seconds(model, length))]),
         row("Losses: validation settings", [(settings["validation"], setting * validation / test)]),
@@ -161,7 +167,7 @@ def plan(
         rows.append(row("Second text: first layers", [(test, model_seconds(model, length))]))
         rows.append(row("Second text: settings", [(5, setting)]))
     if crowding:
-        rows.append(row("Follow-ups: fits", _followups(tensors, channels, places, crowding)))
+        rows.append(row("Follow-ups: fits", _followups(tensors, channels, clustered, crowding)))
     return pd.DataFrame(rows)
 
 
@@ -180,8 +186,8 @@ def _chains(config: ChainConfig) -> Iterator[tuple[float, float]]:
 
 
 def _tensors(config: TensorConfig, channels: int, places: int) -> Iterator[tuple[float, float]]:
-    for dimension, _, seed in config.cells(channels):
-        arms = config.arms(dimension)
+    for dimension, position, seed in config.cells(channels):
+        arms = config.arms(dimension, position)
         yield (
             places * len(SOURCES) * len(arms),
             _REAL * fit_seconds(config.train, dimension, config.codewords, arms=arms) / len(arms),
@@ -198,7 +204,9 @@ def _followups(
         yield places * min(config.positions, channels // dimension), _REAL * both
     for count in tokens:
         yield from _tensors(
-            replace(config, dimensions=config.claimed, compared=config.claimed, train=count), channels, places
+            replace(config, dimensions=config.claimed, compared=config.claimed, train=count, parts=False),
+            channels,
+            places,
         )
 
 

@@ -1,8 +1,9 @@
 """Where keys and values leave a model's projections: hooks that read them there or put others in their place.
 
-Keys before the rotary embedding are what leaves ``k_proj``, or ``k_norm`` in models that normalise keys (Gemma 3,
-Qwen3); values leave ``v_proj``. One row holds the KV heads of a token side by side, as GSRQ (Kim et al., ICML 2026,
-arXiv 2607.01065, section 4) cuts them into sub-vectors. `activations` collects them, `language` measures losses.
+Keys before the rotary embedding are what leaves ``k_proj``, or ``k_norm`` in models that normalise keys (of those only
+the families whose order of heads and tokens is known here, such as Gemma 3 and Qwen3); values leave ``v_proj``. One row
+holds the KV heads of a token side by side, as GSRQ (Kim et al., ICML 2026, arXiv 2607.01065, section 4) cuts them into
+sub-vectors. `activations` collects them, `language` measures losses.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ __all__ = [
     "Place",
     "Replacement",
     "as_rows",
+    "check_head",
     "decoder_of",
     "head_loss",
     "hooked",
@@ -38,8 +40,12 @@ Place = tuple[int, str]
 Replacement = Callable[[Float32[np.ndarray, "tokens channels"]], Float[np.ndarray, "tokens channels"]]
 """What is made of the keys or values of one window, oldest token first; an array of the same shape."""
 
-# The k_norm of these sees (batch, heads, tokens, size), Qwen3's (batch, tokens, heads, size).
-_HEADS_BEFORE_TOKENS = ("gemma3", "gemma3_text")
+# What k_norm sees in each family: (batch, heads, tokens, size), or (batch, tokens, heads, size) or (batch, tokens,
+# channels). Others may norm keys after RoPE.
+_HEADS_FIRST = ("apertus", "exaone4", "gemma3", "gemma3_text")
+_TOKENS_FIRST = ("olmo2", "olmo3", "qwen3", "qwen3_moe")
+
+_HEAD_TOKENS = 8  # enough to tell whether logits are those of the model
 
 
 @contextmanager
@@ -49,7 +55,7 @@ def replaced(model: Any, functions: Mapping[Place, Replacement]) -> Iterator[Non
     Parameters
     ----------
     model
-        As in `collect`; any batch of windows without padding may be run.
+        A causal language model of `transformers`; any batch of windows without padding may be run.
     functions
         ``{(layer, "key" or "value"): function}``; each window is given to the function on its own. What it returns is
         what the layer attends to.
@@ -83,7 +89,7 @@ def head_loss(
     Parameters
     ----------
     model
-        As in `collect`.
+        A causal language model of `transformers` that `check_head` lets through.
     hidden
         States at the tokens before.
     targets
@@ -94,13 +100,36 @@ def head_loss(
     tensor
         Nats per token, in float32 at least.
     """
-    logits = model.get_output_embeddings()(hidden)
-    cap = getattr(model.config.get_text_config(decoder=True), "final_logit_softcapping", None)
-    if cap is not None:
-        logits = cap * torch.tanh(logits / cap)
+    logits = _logits(model, hidden)
     return nn.functional.cross_entropy(
         logits.to(torch.promote_types(logits.dtype, torch.float32)), targets, reduction="none"
     )
+
+
+def check_head(model: Any, window: Int64[Tensor, " tokens"]) -> None:
+    """Make sure that logits made from the decoder's last states are the model's own.
+
+    Parameters
+    ----------
+    model
+        A causal language model of `transformers`.
+    window
+        Tokens, of which the first few are read.
+
+    Raises
+    ------
+    InputError
+        If they differ: the model scales its logits, as Granite and Cohere do, or changes them otherwise.
+    """
+    first = window[None, :_HEAD_TOKENS]
+    with torch.no_grad():
+        own = model(input_ids=first, use_cache=False).logits.float()
+        ours = _logits(model, decoder_of(model)(input_ids=first, use_cache=False).last_hidden_state).float()
+    if not torch.allclose(ours, own, rtol=1e-2, atol=1e-2 * float(own.abs().max())):
+        raise InputError(
+            f"model of type {type(model).__name__} changes its logits after the output embedding: its losses are not"
+            " those measured here, use a model built like Llama"
+        )
 
 
 @contextmanager
@@ -119,7 +148,7 @@ def hooked(model: Any, place: Place, change: Callable[[Tensor], Tensor | None]) 
     """
     attention = decoder_of(model).layers[place[0]].self_attn
     normalised = place[1] == "key" and hasattr(attention, "k_norm")
-    before = normalised and model.config.get_text_config(decoder=True).model_type in _HEADS_BEFORE_TOKENS
+    before = normalised and model.config.get_text_config(decoder=True).model_type in _HEADS_FIRST
 
     def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         heads = output.transpose(1, 2) if before else output
@@ -205,7 +234,10 @@ def windows_on(model: Any, tokens: Tensor, least: int = 1) -> Int64[Tensor, "win
         raise InputError("tokens must be an int64 tensor of shape (windows, length), such as language.windows makes")
     if not len(tokens) or tokens.shape[1] < least:
         raise InputError(f"tokens of shape {tuple(tokens.shape)} must be at least one window of {least} tokens")
-    return tokens.to(decoder_of(model).embed_tokens.weight.device)
+    embedding = decoder_of(model).embed_tokens.weight
+    if not 0 <= int(tokens.min()) <= int(tokens.max()) < len(embedding):
+        raise InputError(f"tokens must be ids from 0 to {len(embedding) - 1}: use the model's own tokenizer")
+    return tokens.to(embedding.device)
 
 
 def places_of(model: Any, layers: Iterable[int]) -> list[Place]:
@@ -234,10 +266,18 @@ def places_of(model: Any, layers: Iterable[int]) -> list[Place]:
     >>> places_of(load_lm("tiny-random-llama")[0], [1])
     [(1, 'key'), (1, 'value')]
     """
+    if is_integer(layers):
+        raise InputError(f"layers={layers!r} must be a list, such as [{layers!r}]")
     chosen = sorted(set(layers))
     if not chosen:
         raise InputError("layers are missing: name at least one, counted from 0")
     return [_place(model, (layer, kind)) for layer in chosen for kind in KINDS]
+
+
+def _logits(model: Any, hidden: Tensor) -> Tensor:
+    logits = model.get_output_embeddings()(hidden)
+    cap = getattr(model.config.get_text_config(decoder=True), "final_logit_softcapping", None)
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def _place(model: Any, place: Place) -> Place:
@@ -249,6 +289,10 @@ def _place(model: Any, place: Place) -> Place:
     attention = getattr(decoder_of(model).layers[place[0]], "self_attn", None)
     if not (hasattr(attention, "k_proj") and hasattr(attention, "v_proj")):
         raise InputError(f"layer {place[0]} has no self_attn with k_proj and v_proj: use a model built like Llama")
+    family = model.config.get_text_config(decoder=True).model_type
+    if hasattr(attention, "v_norm") or (hasattr(attention, "k_norm") and family not in _HEADS_FIRST + _TOKENS_FIRST):
+        known = ", ".join(_HEADS_FIRST + _TOKENS_FIRST)
+        raise InputError(f"model_type={family!r} normalises keys or values where is not known; known are {known}")
     return place
 
 

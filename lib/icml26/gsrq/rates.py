@@ -21,7 +21,7 @@ from icml26.errors import InputError
 from icml26.gsrq import bits
 from icml26.gsrq.arms import ARMS
 from icml26.gsrq.calibration import Progress
-from icml26.gsrq.codebooks import Made, RateConfig, replacements
+from icml26.gsrq.codebooks import WEIGHTS, Made, RateConfig, coupled_name, replacements
 from icml26.gsrq.integers import kivi_keys, kivi_values
 from icml26.gsrq.language import Evaluator, block_means
 from icml26.gsrq.projections import KINDS, Place, Replacement
@@ -84,9 +84,15 @@ def compare(
     Returns
     -------
     DataFrame
-        A row for each setting and block: ``split, method`` ("full precision", an arm, "CQ-2c4b", "KIVI-2"), ``rate``
-        (bits per value with scales and minima, without codebooks), ``paper_bits``, ``stages`` (0 where there are none),
+        A row for each setting and block: ``split, method`` ("full precision", an arm, "CQ-2c4b, uniform", "KIVI-2"),
+        ``rate`` (bits per value with scales and minima, without codebooks; for KIVI those of a window, in which keys of
+        a group that is not full stay in float16), ``paper_bits``, ``stages`` (0 where there are none),
         ``seed, kinds`` ("both"), ``weights`` (""), ``fitted_on, block, loss`` (nats per token).
+
+    Raises
+    ------
+    InputError
+        If codebooks were made with another configuration.
     """
     rows = []
     for split, evaluator in evaluators.items():
@@ -194,6 +200,8 @@ def transfer(
 def rate_units(frame: pd.DataFrame) -> list[RateUnits]:
     """Set GSKM against the best other method at each rate.
 
+    No method here has weights, neither GSKM (whose chains are GSRQ's without the weights from gradients) nor CQ.
+
     Parameters
     ----------
     frame
@@ -208,8 +216,9 @@ def rate_units(frame: pd.DataFrame) -> list[RateUnits]:
     Raises
     ------
     InputError
-        If the table lacks the validation windows or a rate has no candidate.
+        If the table lacks the validation windows or GSKM, or a rate has no candidate.
     """
+    _has(frame, "method", _GSKM)
     losses = frame.groupby(["split", "method", "rate", "block"], sort=False)["loss"].mean()
     if "validation" not in frame["split"].unique():
         raise InputError("the table has no split 'validation' to choose baselines on: give compare both evaluators")
@@ -245,7 +254,16 @@ def claim_units(
         C6 and C6b: loss with log and with raw weights less that without. C8: loss of k-means++ less that of GSKM with
         values alone quantised, minus the same with keys alone. C9: loss of GSKM less that of k-means from the same
         start, first seed, mean over the rates of the latter. All in nats per token.
+
+    Raises
+    ------
+    InputError
+        If a table lacks what a claim needs.
     """
+    _has(weights, "weights", *WEIGHTS)
+    _has(kinds, "kinds", *KINDS)
+    _has(kinds, "method", _GSKM, _KMEANS)
+    _has(rates, "method", _GSKM, _CONTROL)
     by_weights = weights.groupby(["weights", "block"])["loss"].mean()
     by_kind = kinds.groupby(["kinds", "method", "block"])["loss"].mean()
     test = rates[(rates["split"] == "test") & (rates["seed"] == 0)]
@@ -280,9 +298,13 @@ class _Meter:
         fitted_on: str = "",
     ) -> list[dict[str, Any]]:
         storage = self._storage(method, stages)
+        rate = storage.bits_per_value
+        if isinstance(storage, bits.IntegerStorage):
+            held = int(storage.cache_bytes(self.evaluator.length))
+            rate = 8 * held / (2 * storage.channels * self.evaluator.length)
         setting = self.fixed | {
             "method": method,
-            "rate": storage.bits_per_value,
+            "rate": rate,
             "paper_bits": storage.paper_bits,
             "stages": stages,
             "seed": seed,
@@ -293,7 +315,7 @@ class _Meter:
         if self.progress:
             beside = "" if kinds == "both" else f", {kinds}s alone"
             weighted = f", weights {weights}" if weights else ""
-            self.progress(f"{setting['split']} loss: {method}, {storage.bits_per_value:g} bits{beside}{weighted}")
+            self.progress(f"{setting['split']} loss: {method}, {rate:g} bits{beside}{weighted}")
         blocks = block_means(self.evaluator.losses(functions), self.config.block)
         return [setting | {"block": number, "loss": float(loss)} for number, loss in enumerate(blocks)]
 
@@ -302,12 +324,22 @@ class _Meter:
         if method in ARMS:
             return bits.residual(channels, dimension=config.dimension, stages=stages, codewords=config.codewords)
         for coupled, width in config.coupled:
-            if method == f"CQ-{coupled}c{width}b":
+            if method == coupled_name(coupled, width):
                 return bits.coupled(channels, coupled_channels=coupled, bits=width)
         for width in config.integers:
             if method == f"KIVI-{width}":
                 return bits.integers(channels, bits=width, group=config.group)
+        if method != FULL:
+            raise InputError(
+                f"method={method!r} is not in the configuration: pass that which the codebooks were made with"
+            )
         return bits.full_precision(channels)
+
+
+def _has(frame: pd.DataFrame, column: str, *wanted: str) -> None:
+    missing = [name for name in wanted if column not in frame.columns or name not in frame[column].unique()]
+    if missing:
+        raise InputError(f"the table has no {column} {missing[0]!r}: measure it first")
 
 
 def _integers(config: RateConfig, width: int) -> dict[Place, Replacement]:

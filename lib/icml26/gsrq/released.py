@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from icml26.checks import whole
 from icml26.gsrq.clustering import Codebook
 from icml26.gsrq.starts import kmeans, plus_plus_start
-from icml26.gsrq.vectors import as_vectors, as_weights, augmented, nearest, norms, unit_rows
+from icml26.gsrq.vectors import as_vectors, as_weights, nearest_codeword, norms, unit_rows
 
 __all__ = ["released_codebook"]
 
@@ -65,17 +65,17 @@ def released_codebook(
     found = kmeans(y, plus_plus_start(y, codewords, weights=w, seed=seed), w, 20, 1e-4)
     shapes = unit_rows(found.cluster_centers_)
     gains = np.maximum(_means(found.labels_, norms(x), w, np.zeros(codewords)), _FLOOR)
-    rows = augmented(x)
     passes, converged, before = 0, False, np.full(len(x), -1)
     while passes < iterations and not converged:
-        labels = nearest(rows, (_bfloat16(gains)[:, None] * shapes).astype(x.dtype))
+        labels = nearest_codeword(x, (_bfloat16(gains)[:, None] * shapes).astype(x.dtype))
         gains = np.maximum(_means(labels, np.einsum("nd,nd->n", x, shapes[labels]), w, gains), _FLOOR)
         sums = np.stack([_sums(labels, column, w, codewords) for column in x.T], axis=1)
         moved = sums.any(axis=1)
         shapes[moved] = unit_rows(sums[moved])
         passes, converged, before = passes + 1, np.array_equal(labels, before), labels
     book = (gains[:, None] * shapes).astype(x.dtype)
-    labels = nearest(rows, book)
+    before, labels = labels, nearest_codeword(x, book)
+    converged = converged and np.array_equal(labels, before)
     return Codebook(book, labels, passes, converged, np.bincount(labels, minlength=codewords))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.gsrq.clustering import RULES, Codebook, fit_codebook
-from icml26.gsrq.vectors import as_vectors, augmented, nearest
+from icml26.gsrq.vectors import as_vectors, nearest_codeword
 
 __all__ = ["ResidualQuantizer"]
 
@@ -46,7 +46,7 @@ class ResidualQuantizer:
     Attributes
     ----------
     codebooks : array (positions, stages, codewords, dimension)
-        Once fitted, in the type of the training vectors.
+        Once fitted, in float32 if the training vectors were, else in float64.
     sizes : integer array (positions, stages, codewords)
         Training vectors of each codeword; 0 for unused ones.
     passes : integer array (positions, stages)
@@ -87,7 +87,7 @@ class ResidualQuantizer:
         self.dimension, self.stages = whole("dimension", dimension, 1), whole("stages", stages, 1)
         self.codewords = whole("codewords", codewords, 2, 1 << 16)
         for name, value, known in (("rule", rule, RULES), ("start", start, ("spherical", "k-means++"))):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise InputError(f"{name}={value!r} must be one of {', '.join(known)}")
         self.rule, self.start = rule, start
         self.iterations, self.starts = whole("iterations", iterations, 1), whole("starts", starts, 1)
@@ -130,6 +130,9 @@ class ResidualQuantizer:
         parts = self._split(X)
         if weights is not None:
             weights = as_vectors("weights", weights)
+            empty = (weights < 0).any(axis=0) | ~weights.any(axis=0)
+            if empty.any():
+                raise InputError(f"weights of position {int(empty.argmax())} must not be negative nor all zero")
             if weights.shape != (parts.shape[1], len(parts)):
                 raise InputError(
                     f"weights of shape {weights.shape} must be (tokens, positions): {(parts.shape[1], len(parts))}"
@@ -178,10 +181,10 @@ class ResidualQuantizer:
             )
         codes = np.empty((parts.shape[1], len(parts), stages), np.uint8 if self.codewords <= 256 else np.uint16)
         for position, (part, chain) in enumerate(zip(parts, books.astype(parts.dtype, copy=False), strict=True)):
-            rows = augmented(part)
+            left = part.copy()
             for stage, book in enumerate(chain[:stages]):
-                labels = nearest(rows, book)
-                rows[:, :-1] -= book[labels]
+                labels = nearest_codeword(left, book)
+                left -= book[labels]
                 codes[:, position, stage] = labels
         return codes
 
@@ -214,7 +217,7 @@ class ResidualQuantizer:
         for position, chain in enumerate(books):
             for stage in range(codes.shape[2]):
                 decoded[:, position] += chain[stage][codes[:, position, stage]]
-        return decoded.reshape(len(codes), -1)
+        return decoded.reshape(len(codes), len(books) * self.dimension)
 
     def _chain(
         self, part: Float[np.ndarray, "tokens dimension"], weights: np.ndarray | None, position: int
@@ -246,4 +249,7 @@ class ResidualQuantizer:
     def _fitted(self) -> Float[np.ndarray, "positions stages codewords dimension"]:
         if self.codebooks is None:
             raise InputError("this quantiser has no codebooks yet: call fit first")
+        wanted = (self.stages, self.codewords, self.dimension)
+        if self.codebooks.shape[1:] != wanted:
+            raise InputError(f"codebooks of shape {self.codebooks.shape} must be (positions, *{wanted}): fit again")
         return self.codebooks

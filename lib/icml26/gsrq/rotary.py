@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from icml26.checks import whole
 from icml26.errors import InputError
 
 __all__ = ["FAMILIES", "Rotary"]
@@ -52,6 +53,7 @@ class Rotary:
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)
             raise InputError(f"model_type={family!r}: its keys cannot be rotated back; known are {known}")
+        whole("layer", layer, 0, config.num_hidden_layers - 1)
         self._kind = (config.layer_types[layer],) if family == "gemma3_text" else ()
         settings = config.rope_parameters[self._kind[0]] if self._kind else config.rope_parameters
         rotation = settings["rope_type"]

@@ -205,6 +205,7 @@ def clustering(config: ClusteringConfig, *, progress: Callable[[str], None] | No
     >>> clustering(small)["arm"].tolist()
     ['k-means++', 'k-means, spherical start', 'GSKM', 'GSKM, sum rule']
     """
+    whole("seeds", config.seeds, 1)
     rows = []
     for dimension, words, seed in config.cells():
         if progress:

@@ -23,11 +23,11 @@ from icml26.gsrq.clustering import assign
 from icml26.gsrq.distortion import shrinkage
 from icml26.gsrq.projections import Place
 
-__all__ = ["SOURCES", "UNIT", "TensorConfig", "claim_units", "shrinkage_fall", "study"]
+__all__ = ["SOURCES", "UNIT", "TensorConfig", "check", "claim_units", "claimed_rows", "shrinkage_fall", "study"]
 
 SOURCES = ("original", "residual")
-UNIT = ("layer", "kind", "position")
-"""What is resampled: a tensor is a layer, keys or values, and a position of sub-vectors."""
+UNIT = ("layer",)
+"""What an interval is over: keys, values and positions of a layer come from the same tokens and are averaged."""
 
 _KMEANS, _CONTROL, _GSKM = "k-means++", "k-means, spherical start", "GSKM"
 
@@ -48,6 +48,9 @@ class TensorConfig:
         K.
     positions : int
         First so many sub-vectors of a token; fewer where there are not as many.
+    parts : bool
+        Whether k-means++ is also run, with the first seed, at all further positions of the smallest D that lie in one
+        of those of the largest D: shrinkage at the two sizes is then that of the same channels.
     seeds : int
         Starts.
     train : int
@@ -61,6 +64,7 @@ class TensorConfig:
     claimed: tuple[int, ...] = (48, 192)
     codewords: int = 64
     positions: int = 2
+    parts: bool = True
     seeds: int = 2
     train: int = 4096
     iterations: int = 100
@@ -71,9 +75,15 @@ class TensorConfig:
             for position in range(min(self.positions, channels // dimension)):
                 seeds = self.seeds if dimension in self.compared else 1
                 yield from ((dimension, position, seed) for seed in range(seeds))
+        if self.parts:
+            small, large = min(self.dimensions), max(self.dimensions)
+            held = min(self.positions, channels // large) * large // small
+            yield from ((small, position, 0) for position in range(self.positions, held))
 
-    def arms(self, dimension: int) -> tuple[str, ...]:
-        """The arms at a size of sub-vectors."""
+    def arms(self, dimension: int, position: int = 0) -> tuple[str, ...]:
+        """The arms at a size of sub-vectors and a position."""
+        if position >= self.positions:
+            return (_KMEANS,)
         return (_KMEANS, _CONTROL, _GSKM) if dimension in self.compared else (_KMEANS, _GSKM)
 
 
@@ -112,9 +122,9 @@ def study(
     >>> small = TensorConfig(dimensions=(2, 8), compared=(8,), claimed=(8,), codewords=4, seeds=1, train=60)
     >>> frame = study(states, small)
     >>> len(frame), bool(np.allclose(frame["shrinkage"] + frame["train_nmse"], 1, atol=0.01))
-    (14, True)
+    (20, True)
     """
-    _check(states, config)
+    check(states, config)
     rows = []
     for (layer, kind), array in states.items():
         for dimension, position, seed in config.cells(array.shape[1]):
@@ -123,7 +133,7 @@ def study(
             part = array[:, position * dimension : (position + 1) * dimension]
             cell = {"layer": layer, "kind": kind, "dimension": dimension, "position": position, "seed": seed}
             for source in SOURCES:
-                found, left = _fitted(part, config.arms(dimension), config, seed)
+                found, left = _fitted(part, config.arms(dimension, position), config, seed)
                 rows += [cell | {"source": source} | row for row in found]
                 part = left
             if kind == "key" and seed == 0:
@@ -134,7 +144,9 @@ def study(
 
 
 def shrinkage_fall(frame: pd.DataFrame, kind: str = "value", source: str = "original") -> pd.Series:
-    """Claim C1: rho of k-means at the smallest D less that at the largest.
+    """Claim C1: rho of k-means at the smallest D less that at the largest, for the same channels.
+
+    Each sub-vector of the largest D stands against the mean of those of the smallest that are parts of it.
 
     Parameters
     ----------
@@ -146,8 +158,7 @@ def shrinkage_fall(frame: pd.DataFrame, kind: str = "value", source: str = "orig
     Returns
     -------
     Series
-        One value per layer, position at the smallest D, and seed. Where the largest D has fewer positions, its last one
-        stands against the others.
+        One value per layer: seeds are averaged, then parts, then positions.
 
     Raises
     ------
@@ -165,14 +176,33 @@ def shrinkage_fall(frame: pd.DataFrame, kind: str = "value", source: str = "orig
     small, large = chosen["dimension"].min(), chosen["dimension"].max()
     if not len(chosen) or small == large:
         raise InputError(f"the table has no two sizes of {source} {kind}s clustered by {_KMEANS}: add dimensions")
-    low, high = (chosen[chosen["dimension"] == size] for size in (small, large))
-    low = low.assign(opposite=low["position"].clip(upper=high["position"].max()))
-    merged = low.merge(high, left_on=["layer", "seed", "opposite"], right_on=["layer", "seed", "position"])
-    merged = merged.set_index(["layer", "position_x", "seed"]).rename_axis(["layer", "position", "seed"])
-    return (merged["shrinkage_x"] - merged["shrinkage_y"]).sort_index()
+    rho = chosen.groupby(["dimension", "layer", "position"])["shrinkage"].mean()
+    parts = rho[small].reset_index()
+    parts["position"] = parts["position"] * small // large
+    low = parts.groupby(["layer", "position"])["shrinkage"].mean()
+    return (low - rho[large]).dropna().groupby("layer").mean()
 
 
-def claim_units(frame: pd.DataFrame, config: TensorConfig) -> dict[str, Float64[np.ndarray, " units"]]:
+def claimed_rows(frame: pd.DataFrame, config: TensorConfig) -> pd.DataFrame:
+    """Rows of a table on which arms are compared for the claims.
+
+    Parameters
+    ----------
+    frame
+        Of `study`.
+    config
+        Its sizes.
+
+    Returns
+    -------
+    DataFrame
+        Those of the sizes in ``config.claimed``, without "key, centred" and without further positions.
+    """
+    compared = (frame["kind"] != "key, centred") & (frame["position"] < config.positions)
+    return frame[compared & frame["dimension"].isin(config.claimed)]
+
+
+def claim_units(frame: pd.DataFrame, config: TensorConfig) -> dict[str, Float64[np.ndarray, " layers"]]:
     """What claims C1, C2, C2b, C3 and C9 are decided on: one value per unit that is resampled.
 
     Parameters
@@ -185,17 +215,18 @@ def claim_units(frame: pd.DataFrame, config: TensorConfig) -> dict[str, Float64[
     Returns
     -------
     dict
-        C1: `shrinkage_fall` of values. The others average over seeds, sizes (`TensorConfig.claimed`) and sources within
-        each tensor: C2, held-out cosine of GSKM less that of k-means++; C2b, held-out squared error of GSKM over that
-        of k-means++; C3, held-out NMSE of GSKM less that of k-means++, on residuals of the largest D alone; C9,
-        held-out cosine of GSKM less that of k-means from the same start.
+        One value per layer. C1: `shrinkage_fall` of values. The others average within each layer, positions and seeds
+        first, then keys and values, sizes (`TensorConfig.claimed`) and sources with equal weight (`arms.paired`): C2,
+        held-out cosine of GSKM less that of k-means++; C2b, held-out squared error of GSKM over that of k-means++; C3,
+        held-out NMSE of GSKM less that of k-means++, on residuals of the largest D alone; C9, held-out cosine of GSKM
+        less that of k-means from the same start.
 
     Raises
     ------
     InputError
         If the table lacks rows that a claim needs.
     """
-    rows = frame[(frame["kind"] != "key, centred") & frame["dimension"].isin(config.claimed)]
+    rows = claimed_rows(frame, config)
     deep = rows[(rows["source"] == "residual") & (rows["dimension"] == max(config.claimed))]
     units = {
         "C1": shrinkage_fall(frame),
@@ -205,6 +236,32 @@ def claim_units(frame: pd.DataFrame, config: TensorConfig) -> dict[str, Float64[
         "C9": paired(rows, "test_cosine", _GSKM, _CONTROL, unit=UNIT),
     }
     return {claim: values.to_numpy(dtype=np.float64) for claim, values in units.items()}
+
+
+def check(states: Mapping[Place, Float[np.ndarray, "tokens channels"]], config: TensorConfig) -> None:
+    """Refuse sizes that do not fit the tensors.
+
+    Parameters
+    ----------
+    states
+        As for `study`.
+    config
+        Sizes.
+
+    Raises
+    ------
+    InputError
+        If there are no tokens to hold out, or a D does not divide the channels.
+    """
+    train = whole("train", config.train, 1)
+    if not states:
+        raise InputError("states are missing: collect the keys and values of at least one layer")
+    for place, array in states.items():
+        if len(array) <= train:
+            raise InputError(f"train={train} leaves none of the {len(array)} tokens of {place} to hold out: lower it")
+        for dimension in config.dimensions:
+            if array.shape[1] % whole("dimension", dimension, 1):
+                raise InputError(f"dimension={dimension} does not divide the {array.shape[1]} channels of {place}")
 
 
 def _fitted(
@@ -224,15 +281,3 @@ def _fitted(
             | {"iterations": int(book.iterations), "converged": bool(book.converged), "smallest": int(book.sizes.min())}
         )
     return rows, left
-
-
-def _check(states: Mapping[Place, np.ndarray], config: TensorConfig) -> None:
-    train = whole("train", config.train, 1)
-    if not states:
-        raise InputError("states are missing: collect the keys and values of at least one layer")
-    for place, array in states.items():
-        if len(array) <= train:
-            raise InputError(f"train={train} leaves none of the {len(array)} tokens of {place} to hold out: lower it")
-        for dimension in config.dimensions:
-            if array.shape[1] % whole("dimension", dimension, 1):
-                raise InputError(f"dimension={dimension} does not divide the {array.shape[1]} channels of {place}")

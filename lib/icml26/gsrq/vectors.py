@@ -2,7 +2,10 @@
 
 The arithmetic under `clustering`, `residual` and `distortion`, where the method of GSRQ (Kim et al., ICML 2026, arXiv
 2607.01065) is told. The nearest codeword mu_k = g_k s_k of x is that of the largest x.mu_k - g_k^2 / 2 (section 4.2,
-step 1): the half of the paper's score, so that one matrix product gives it, with a column of ones beside x.
+step 1): the half of the paper's score, so that one matrix product gives it, with a column of ones beside x. Distances
+do not change when all is moved by the mean codeword, and so much of what keys have in common does not cancel digits.
+Magnitudes may be as large or small as the type allows: squares are taken of numbers that a power of two, which is
+exact, has brought near one.
 """
 
 import numpy as np
@@ -11,9 +14,48 @@ from numpy.typing import ArrayLike
 
 from icml26.errors import InputError
 
-__all__ = ["as_vectors", "as_weights", "augmented", "nearest", "nearest_codeword", "norms", "unit_rows"]
+__all__ = ["as_vectors", "as_weights", "exponent", "nearest_codeword", "norms", "real_array", "unit_rows"]
 
+_SAFE = 32  # powers of two either way whose squares' sums are far from the ends even of float32
 _SCORES = 1 << 19  # of vectors against codewords, held at a time: they stay in the processor's cache
+
+
+def real_array(name: str, values: ArrayLike) -> np.ndarray:
+    """Read an argument as an array of real numbers.
+
+    Parameters
+    ----------
+    name
+        Of the argument.
+    values
+        The argument.
+
+    Returns
+    -------
+    array
+        It, of its own type.
+
+    Raises
+    ------
+    InputError
+        If it is no array of truth values, integers or floating numbers: complex, text, ragged, masked, or with
+        gradients.
+
+    Examples
+    --------
+    >>> real_array("x", [[1, 2]]).dtype.kind
+    'i'
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: leave the masked entries out and pass its data")
+    try:
+        found = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name} must be an array of real numbers: {line}") from error
+    if found.dtype.kind not in "fiub":
+        raise InputError(f"{name} of type {found.dtype} must be an array of real numbers")
+    return found
 
 
 def as_vectors(name: str, vectors: Float[ArrayLike, "vectors dimension"]) -> Float[np.ndarray, "vectors dimension"]:
@@ -41,16 +83,12 @@ def as_vectors(name: str, vectors: Float[ArrayLike, "vectors dimension"]) -> Flo
     >>> as_vectors("x", [[1, 2]])
     array([[1., 2.]])
     """
-    try:
-        found = np.asarray(vectors)
-        found = np.ascontiguousarray(found, found.dtype if found.dtype == np.float32 else np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a matrix of real numbers: {error}") from error
+    found = real_array(name, vectors)
     if found.ndim != 2 or not found.size:
         raise InputError(f"{name} of shape {found.shape} must be a matrix with at least one row and one column")
     if not np.isfinite(found).all():
         raise InputError(f"{name} must hold no NaN or infinite numbers: leave such rows out")
-    return found
+    return np.ascontiguousarray(found, found.dtype if found.dtype == np.float32 else np.float64)
 
 
 def as_weights(
@@ -82,7 +120,7 @@ def as_weights(
     """
     if weights is None:
         return None
-    found = np.asarray(weights, dtype=np.float64)
+    found = real_array("weights", weights).astype(np.float64)
     if found.shape != (len(vectors),):
         raise InputError(f"weights of shape {found.shape} must be one number for each of the {len(vectors)} vectors")
     if not np.isfinite(found).all() or (found < 0).any() or not found.any():
@@ -90,6 +128,29 @@ def as_weights(
     # By the largest first: the mean itself may overflow or vanish.
     found = found / found.max()
     return (found / found.mean()).astype(vectors.dtype)
+
+
+def exponent(*arrays: Float[np.ndarray, "..."]) -> int:
+    """Power of two that brings the largest magnitude of some arrays to between a half and one.
+
+    Parameters
+    ----------
+    *arrays
+        Finite numbers.
+
+    Returns
+    -------
+    int
+        e of the largest magnitude m 2^e, so that ``np.ldexp(x, -e)`` is at most 1; 0 if it is already far from where
+        squares over- or underflow, or if all numbers are zero.
+
+    Examples
+    --------
+    >>> exponent(np.array([3.0])), exponent(np.array([2.0**-200, 0.0]))
+    (0, -199)
+    """
+    power = int(np.frexp(max(max(abs(float(x.max())), abs(float(x.min()))) for x in arrays))[1])
+    return power if abs(power) > _SAFE else 0
 
 
 def norms(x: Float[np.ndarray, "vectors dimension"]) -> Float[np.ndarray, " vectors"]:
@@ -110,7 +171,8 @@ def norms(x: Float[np.ndarray, "vectors dimension"]) -> Float[np.ndarray, " vect
     >>> norms(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([5., 0.])
     """
-    return np.sqrt(np.einsum("nd,nd->n", x, x))
+    scaled, powers = _scaled_rows(x)
+    return np.ldexp(np.sqrt(np.einsum("nd,nd->n", scaled, scaled)), powers)
 
 
 def unit_rows(x: Float[np.ndarray, "vectors dimension"]) -> Float[np.ndarray, "vectors dimension"]:
@@ -132,66 +194,9 @@ def unit_rows(x: Float[np.ndarray, "vectors dimension"]) -> Float[np.ndarray, "v
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    lengths = norms(x)
-    return x / np.where(lengths > 0, lengths, 1)[:, None]
-
-
-def augmented(x: Float[np.ndarray, "vectors dimension"]) -> Float[np.ndarray, "vectors dimension+1"]:
-    """Put a column of ones beside vectors, for `nearest`.
-
-    Parameters
-    ----------
-    x
-        A matrix.
-
-    Returns
-    -------
-    array
-        One column more.
-
-    Examples
-    --------
-    >>> augmented(np.array([[2.0]]))
-    array([[2., 1.]])
-    """
-    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
-
-
-def nearest(
-    rows: Float[np.ndarray, "vectors dimension+1"],
-    book: Float[np.ndarray, "codewords dimension"],
-    squares: Float[np.ndarray, " codewords"] | None = None,
-) -> Int[np.ndarray, " vectors"]:
-    """Index of the largest x.mu_k - g_k^2 / 2.
-
-    Parameters
-    ----------
-    rows
-        `augmented` vectors x.
-    book
-        Codewords mu_k in the same type.
-    squares
-        g_k^2; the codewords' own by default. With zeros it is the largest inner product.
-
-    Returns
-    -------
-    integer array
-        For each vector; the lowest of several that are equal.
-
-    Examples
-    --------
-    >>> nearest(augmented(np.array([[0.1, 2.0], [3.0, 0.0]])), np.array([[1.0, 0.0], [0.0, 1.0]]))
-    array([1, 0])
-    """
-    squares = np.einsum("kd,kd->k", book, book) if squares is None else squares
-    words = np.concatenate([book, (-0.5 * squares).astype(book.dtype)[:, None]], axis=1).T
-    found = np.empty(len(rows), np.intp)
-    step = max(1, _SCORES // len(book))
-    scores = np.empty((min(step, len(rows)), len(book)), rows.dtype)
-    for i in range(0, len(rows), step):
-        part = rows[i : i + step]
-        np.argmax(np.matmul(part, words, out=scores[: len(part)]), axis=1, out=found[i : i + step])
-    return found
+    scaled, _ = _scaled_rows(x)
+    lengths = np.sqrt(np.einsum("nd,nd->n", scaled, scaled))
+    return scaled / np.where(lengths > 0, lengths, 1)[:, None]
 
 
 def nearest_codeword(
@@ -216,4 +221,27 @@ def nearest_codeword(
     >>> nearest_codeword(np.array([[0.4], [0.6]]), np.array([[0.0], [1.0]]))
     array([0, 1])
     """
-    return nearest(augmented(x), book)
+    power = exponent(book)
+    if power:
+        x, book = np.ldexp(x, -power), np.ldexp(book, -power)
+    centre = book.mean(axis=0)
+    moved = book - centre
+    halves = -0.5 * np.einsum("kd,kd->k", moved, moved)
+    words = np.concatenate([moved, halves[:, None]], axis=1).T
+    found = np.empty(len(x), np.intp)
+    step = min(len(x), max(1, _SCORES // len(book)))
+    scores, rows = np.empty((step, len(book)), x.dtype), np.ones((step, x.shape[1] + 1), x.dtype)
+    for i in range(0, len(x), step):
+        part = x[i : i + step]
+        np.subtract(part, centre, out=rows[: len(part), :-1])
+        np.argmax(np.matmul(rows[: len(part)], words, out=scores[: len(part)]), axis=1, out=found[i : i + step])
+    return found
+
+
+def _scaled_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray | int]:
+    """Rows, each by a power of two, and that power: one for all where no row's squares come near the ends."""
+    largest = np.maximum(x.max(axis=1), -x.min(axis=1))
+    powers = np.where(largest > 0, np.frexp(largest)[1], 0)
+    if not powers.size or np.abs(powers).max() <= _SAFE:
+        return x, 0
+    return np.ldexp(x, -powers[:, None]), powers

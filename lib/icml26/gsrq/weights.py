@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from icml26.checks import real
 from icml26.errors import InputError
+from icml26.gsrq.vectors import real_array
 
 __all__ = ["log_weights"]
 
@@ -42,7 +43,7 @@ def log_weights(gradient_norms: Float[ArrayLike, "tokens *positions"], tau: floa
     >>> log_weights([0.0, 1.0, 3.0]).round(3)
     array([0.   , 0.693, 1.386])
     """
-    norms, tau = np.asarray(gradient_norms, dtype=np.float64), real("tau", tau, above=0)
+    norms, tau = real_array("gradient_norms", gradient_norms).astype(np.float64), real("tau", tau, above=0)
     if norms.ndim not in (1, 2) or not norms.size:
         raise InputError(f"gradient_norms of shape {norms.shape} must be (tokens,) or (tokens, positions)")
     if not np.isfinite(norms).all() or (norms < 0).any():
@@ -50,5 +51,7 @@ def log_weights(gradient_norms: Float[ArrayLike, "tokens *positions"], tau: floa
     largest = norms.max(axis=0)
     if not np.all(largest > 0):
         raise InputError("gradient_norms are zero throughout at a position: collect more tokens, or use no weights")
-    # More than half of the gradients may be zero, so the median needs its small addition.
-    return np.log1p(tau * norms / (np.median(norms, axis=0) + 1e-12 * largest))
+    # By the largest first, or a median of tiny norms vanishes. More than half of the gradients may be zero, so the
+    # median needs its small addition.
+    norms = norms / largest
+    return np.log1p(tau * norms / (np.median(norms, axis=0) + 1e-12))

@@ -14,7 +14,7 @@ probes, of `icml26.kappa.controls`.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from icml26.errors import InputError
 from icml26.kappa import hooks
 from icml26.kappa.collect import early_logits
 
-__all__ = ["Steering", "caa", "contrast", "dola"]
+__all__ = ["Contrasted", "Steering", "caa", "contrast", "contrasted", "dola", "dola_scores"]
 
 _OUT = -1000.0  # the released DoLa's score of tokens outside the head set
 _ROWS = 64  # prompts whose probabilities of the whole vocabulary are in memory at a time
@@ -197,20 +197,35 @@ class _Added:
         return self.vector.to(last.device, last.dtype).expand_as(last)
 
 
+class Contrasted(NamedTuple):
+    """What DoLa compares, before it is decided which tokens count.
+
+    Attributes
+    ----------
+    difference : float64 array, prompts x options
+        Log-probability of each symbol under the last layer less that under the early layer.
+    final : float64 array, prompts x options
+        Its log-probability under the last layer.
+    best : float64 array, prompts
+        That of the most probable token.
+    """
+
+    difference: Float[np.ndarray, "prompts options"]
+    final: Float[np.ndarray, "prompts options"]
+    best: Float[np.ndarray, " prompts"]
+
+
 @torch.inference_mode()
-def dola(
+def contrasted(
     model: Any,
     hidden: Float[np.ndarray, "prompts layers width"],
     symbol_ids: Sequence[int],
     bucket: Sequence[int],
-    thresholds: Sequence[float] = (0.1,),
-) -> Float[np.ndarray, "thresholds prompts options"]:
-    """Score the options' symbols by contrasting layers.
+) -> Contrasted:
+    """Contrast the last layer with an early one.
 
     For each prompt, the early layer is the one of the bucket whose distribution of the next token has the largest
-    Jensen-Shannon divergence from the last layer's. The score of a token is the difference of its log-probabilities
-    under the two, for tokens with at least so large a share of the greatest probability as the threshold says; the
-    others score -1000 plus their final log-probability, which keeps them in order behind.
+    Jensen-Shannon divergence from the last layer's.
 
     Parameters
     ----------
@@ -222,8 +237,80 @@ def dola(
         Tokens of the options' symbols.
     bucket
         Layers to choose from, none of them the last.
+
+    Returns
+    -------
+    Contrasted
+        To be made scores by `dola_scores`.
+
+    Raises
+    ------
+    InputError
+        If a layer or symbol is out of range, a value is not finite, or the bucket is empty.
+
+    Examples
+    --------
+    >>> from icml26.kappa.collect import collect
+    >>> from icml26.models import load_lm
+    >>> model, tokenizer = load_lm("tiny-random-llama")
+    >>> found = collect(model, tokenizer, ["It is (", "So ("], [36, 37])
+    >>> contrasted(model, found.hidden, [36, 37], bucket=[0]).difference.shape
+    (2, 2)
+    """
+    hidden, symbols = np.asarray(hidden), list(symbol_ids)
+    if hidden.ndim != 3 or not hidden.size:
+        raise InputError(f"hidden has shape {hidden.shape}: give (prompts, layers, width)")
+    if not np.isfinite(hidden).all():
+        raise InputError("hidden holds values that are not finite: DoLa has no answer to them")
+    if not len(bucket) or not all(is_integer(layer) and 0 <= layer < hidden.shape[1] - 1 for layer in bucket):
+        raise InputError(f"bucket={bucket!r} must be blocks before the last, 0 to {hidden.shape[1] - 2}")
+    vocabulary = model.get_input_embeddings().num_embeddings
+    if not symbols or not all(is_integer(token) and 0 <= token < vocabulary for token in symbols):
+        raise InputError(f"symbol_ids={symbol_ids!r} must be tokens of the model, 0 to {vocabulary - 1}")
+    found = []
+    for first in range(0, len(hidden), _ROWS):
+        part = hidden[first : first + _ROWS]
+        final = early_logits(model, part[:, -1]).log_softmax(-1)
+        shared = final.exp()
+        furthest = torch.full((len(part),), -torch.inf, device=final.device)
+        chosen = torch.empty(len(part), len(symbols), device=final.device)
+        for layer in sorted(bucket):
+            early = early_logits(model, part[:, layer]).log_softmax(-1)
+            own = early.exp()
+            middle = (shared + own) / 2
+            # Jensen-Shannon divergence, up to half the entropy of the final distribution, which is the same for all.
+            divergence = (own * early).sum(-1) / 2 - torch.xlogy(middle, middle).sum(-1)
+            further = divergence > furthest
+            furthest = torch.where(further, divergence, furthest)
+            chosen = torch.where(further[:, None], early[:, symbols], chosen)
+        own, best = final[:, symbols].double().cpu().numpy(), final.max(-1).values.double().cpu().numpy()
+        found.append((own - chosen.double().cpu().numpy(), own, best))
+    return Contrasted(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def dola_scores(
+    found: Contrasted,
+    thresholds: Sequence[float] = (0.1,),
+    *,
+    difference: Float[ArrayLike, " options"] = 0.0,
+    final: Float[ArrayLike, " options"] = 0.0,
+) -> Float[np.ndarray, "thresholds prompts options"]:
+    """Score the options' symbols as DoLa does.
+
+    The score of a token is the difference of its log-probabilities under the two layers, for tokens with at least so
+    large a share of the greatest probability as the threshold says; the others score -1000 plus their final
+    log-probability, which keeps them in order behind. The differences are on another scale than the model's logits and
+    like other symbols, so they are corrected by a mean of their own.
+
+    Parameters
+    ----------
+    found
+        The contrast.
     thresholds
         From 0, exclusive, to 1.
+    difference, final
+        Subtracted from differences and final log-probabilities to correct for the liking of some symbols: their means
+        over training prompts. By default there is no correction.
 
     Returns
     -------
@@ -233,7 +320,46 @@ def dola(
     Raises
     ------
     InputError
-        If a layer or threshold is out of range, or the bucket is empty.
+        If a threshold is out of range.
+
+    Examples
+    --------
+    >>> found = Contrasted(np.array([[2.0, 1.0]]), np.log([[0.4, 0.1]]), np.log([0.5]))
+    >>> dola_scores(found, [0.1, 0.5]).round(1).tolist()
+    [[[2.0, 1.0]], [[2.0, -1002.3]]]
+    >>> dola_scores(found, difference=[2.0, 0.0]).tolist()
+    [[[0.0, 1.0]]]
+    """
+    shares = np.log([real("threshold", threshold, above=0, high=1) for threshold in thresholds])
+    inside = found.final >= found.best[:, None] + shares[:, None, None]
+    return np.where(inside, found.difference - np.asarray(difference), found.final - np.asarray(final) + _OUT)
+
+
+def dola(
+    model: Any,
+    hidden: Float[np.ndarray, "prompts layers width"],
+    symbol_ids: Sequence[int],
+    bucket: Sequence[int],
+    thresholds: Sequence[float] = (0.1,),
+) -> Float[np.ndarray, "thresholds prompts options"]:
+    """Score the options' symbols by contrasting layers, without any correction: `contrasted` and `dola_scores`.
+
+    Parameters
+    ----------
+    model, hidden, symbol_ids, bucket
+        As of `contrasted`.
+    thresholds
+        As of `dola_scores`.
+
+    Returns
+    -------
+    float64 array
+        Scores, for each threshold.
+
+    Raises
+    ------
+    InputError
+        As of both.
 
     Examples
     --------
@@ -244,29 +370,4 @@ def dola(
     >>> dola(model, found.hidden, [36, 37], bucket=[0]).shape
     (1, 2, 2)
     """
-    hidden = np.asarray(hidden)
-    if hidden.ndim != 3 or not hidden.size:
-        raise InputError(f"hidden has shape {hidden.shape}: give (prompts, layers, width)")
-    if not len(bucket) or not all(is_integer(layer) and 0 <= layer < hidden.shape[1] - 1 for layer in bucket):
-        raise InputError(f"bucket={bucket!r} must be blocks before the last, 0 to {hidden.shape[1] - 2}")
-    shares = np.log([real("threshold", threshold, above=0, high=1) for threshold in thresholds])
-    symbols, scores = list(symbol_ids), []
-    for first in range(0, len(hidden), _ROWS):
-        part = hidden[first : first + _ROWS]
-        final = early_logits(model, part[:, -1]).log_softmax(-1)
-        shared = final.exp()
-        furthest = torch.full((len(part),), -torch.inf, device=final.device)
-        contrasted = torch.empty(len(part), len(symbols), device=final.device)
-        for layer in sorted(bucket):
-            early = early_logits(model, part[:, layer]).log_softmax(-1)
-            own = early.exp()
-            middle = (shared + own) / 2
-            # Jensen-Shannon divergence, up to half the entropy of the final distribution, which is the same for all.
-            divergence = (own * early).sum(-1) / 2 - torch.xlogy(middle, middle).sum(-1)
-            further = divergence > furthest
-            furthest = torch.where(further, divergence, furthest)
-            contrasted = torch.where(further[:, None], early[:, symbols], contrasted)
-        own, best = final[:, symbols].double().cpu().numpy(), final.max(-1, keepdim=True).values.double().cpu().numpy()
-        inside = own >= best + shares[:, None, None]
-        scores.append(np.where(inside, own - contrasted.double().cpu().numpy(), own + _OUT))
-    return np.concatenate(scores, axis=1)
+    return dola_scores(contrasted(model, hidden, symbol_ids, bucket), thresholds)

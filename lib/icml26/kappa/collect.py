@@ -2,7 +2,9 @@
 
 The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). Its hidden state is the output of a decoder block
 at the last token of the prompt, before the answer; of the last block too, where `transformers` itself reports what the
-final norm made of it. `collect` reads it with forward hooks, prompts of equal length together, so nothing is padded.
+final norm made of it. `collect` reads it with forward hooks. Prompts whose last lines have as many tokens run together,
+padded on the left, if the model takes positions; otherwise those of equal length. A beginning that several of them
+share, such as the question in all orders of its options, is computed once.
 
 `Prepared` answers the same prompts under an intervention. An intervention on the last token leaves keys and values of
 all earlier tokens as they were, and outputs of the blocks before the first one that it changes: with both kept, one
@@ -18,6 +20,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -73,10 +76,11 @@ class Collected:
 
 
 class _Group(NamedTuple):
-    """Prompts of equal length whose last lines start at the same token."""
+    """Prompts padded to equal length whose last lines start at the same token."""
 
     rows: list[int]
     tokens: Int[Tensor, "rows length"]
+    mask: Int[Tensor, "rows length"] | None  # None where nothing is padded
     start: int
     states: Float[Tensor, "layers rows line width"] | None  # outputs of blocks at the tokens of the last line
     cache: Any  # of all tokens; None where memory does not allow it
@@ -100,7 +104,7 @@ def collect(
     appended: Int[np.ndarray, "prompts tokens"] | None = None,
     keep_cache: bool = False,
     memory: float = 4e9,
-    batch: int = 32,
+    batch: int = 64,
     special_tokens: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Collected:
@@ -168,22 +172,30 @@ def collect(
     after = np.empty((len(rows), extra.shape[1], *hidden.shape[1:]), np.float32)
     logits = np.empty((len(rows), len(symbol_ids)))
     groups, done, kept = [], 0, 0
+    shapes = [(len(row) - start, len(row)) for row, start in zip(rows, starts, strict=True)]
     with _Captured(layers) as captured, _only(model, symbol_ids):
-        for chosen in _batches([(len(row), start) for row, start in zip(rows, starts, strict=True)], batch):
-            tokens = torch.tensor([rows[row] for row in chosen], device=device)
-            line = tokens.shape[1] - starts[chosen[0]]
+        for chosen in _batches(shapes, batch, "position_ids" in signature(model.forward).parameters):
+            tokens, mask = _padded([rows[row] for row in chosen], device)
+            line = shapes[chosen[0]][0]
+            cache = _new_cache(model)
+            shared, first, back = _beginning(tokens, mask, tokens.shape[1] - line)
+            if shared:
+                head = tokens[first, :shared]
+                _last_logits(model, head, cache, symbol_ids, None if mask is None else mask[first, :shared])
+                captured.taken()
+                cache.batch_select_indices(back)
             captured.length = line if keep_cache else 1
-            cache = _new_cache(model) if keep_cache or extra.size else None
-            logits[chosen] = _last_logits(model, tokens, cache, symbol_ids)
+            logits[chosen] = _last_logits(model, tokens[:, shared:], cache, symbol_ids, mask)
             states = captured.taken()
             hidden[chosen] = states[:, :, -1].transpose(0, 1).float().cpu()
             captured.length = 1
             for place, column in enumerate(extra[chosen].T):
                 token = torch.tensor(column[:, None], device=device)
-                _last_logits(model, token, _copied(cache), symbol_ids)
+                longer = None if mask is None else torch.cat([mask, mask[:, -1:]], 1)
+                _last_logits(model, token, _copied(cache), symbol_ids, longer)
                 after[chosen, place] = captured.taken()[:, :, -1].transpose(0, 1).float().cpu()
             if keep_cache:
-                group = _Group(chosen, tokens, starts[chosen[0]], states, cache)
+                group = _Group(chosen, tokens, mask, tokens.shape[1] - line, states, cache)
                 kept += group.nbytes
                 if kept > memory:
                     group = group._replace(states=None, cache=None)
@@ -267,7 +279,7 @@ class Prepared:
                 if intervention is not None:
                     named = {"start": group.start} if after else {}
                     stack.enter_context(intervention.applied(self.model, prompt_length=length, **named))
-                logits[group.rows] = _last_logits(self.model, tokens, cache, self.symbol_ids)
+                logits[group.rows] = _last_logits(self.model, tokens, cache, self.symbol_ids, group.mask)
         return logits
 
 
@@ -367,13 +379,44 @@ def _extra(appended: Any, prompts: int) -> Int[np.ndarray, "prompts tokens"]:
     return appended.astype(np.int64)
 
 
-def _batches(shapes: Sequence[tuple[int, int]], batch: int) -> Iterator[list[int]]:
-    alike: dict[tuple[int, int], list[int]] = {}
-    for row, shape in enumerate(shapes):
-        alike.setdefault(shape, []).append(row)
+def _batches(shapes: Sequence[tuple[int, int]], batch: int, padded: bool) -> Iterator[list[int]]:
+    """Divide prompts with as long last lines, short ones first, into passes of about equal size."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for row, (line, length) in enumerate(shapes):
+        alike.setdefault((line,) if padded else (line, length), []).append(row)
     for _, rows in sorted(alike.items()):
-        for first in range(0, len(rows), batch):
-            yield rows[first : first + batch]
+        rows.sort(key=lambda row: shapes[row][1])
+        yield from (part.tolist() for part in np.array_split(rows, -(-len(rows) // batch)))
+
+
+def _padded(
+    rows: Sequence[Sequence[int]], device: torch.device
+) -> tuple[Int[Tensor, "rows length"], Int[Tensor, "rows length"] | None]:
+    """Pad on the left with each prompt's own first token."""
+    length = max(map(len, rows))
+    tokens = torch.tensor([[row[0]] * (length - len(row)) + list(row) for row in rows], device=device)
+    if min(map(len, rows)) == length:
+        return tokens, None
+    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows], device=device)
+    return tokens, mask
+
+
+def _beginning(
+    tokens: Int[Tensor, "rows length"], mask: Int[Tensor, "rows length"] | None, most: int
+) -> tuple[int, list[int], Int[Tensor, " rows"] | None]:
+    """Find how many tokens to run once for all rows that share them: their number, rows that have them, whose they are.
+
+    A share of the work has to be saved; every pass has costs of its own.
+    """
+    both = tokens.cpu().numpy() if mask is None else np.concatenate([tokens.cpu(), mask.cpu()], 1)
+    length, best = tokens.shape[1], (0.9 * tokens.numel(), 0, None)
+    for shared in range(1, most + 1):
+        columns = np.r_[:shared] if mask is None else np.r_[:shared, length : length + shared]
+        _, first, back = np.unique(both[:, columns], axis=0, return_index=True, return_inverse=True)
+        work = len(first) * shared + len(tokens) * (length - shared)
+        if work < best[0] and (mask is None or mask[:, shared - 1].all()):
+            best = work, shared, (first.tolist(), torch.as_tensor(back.reshape(-1), device=tokens.device))
+    return (0, [], None) if best[2] is None else (best[1], *best[2])
 
 
 def _new_cache(model: nn.Module) -> Any:
@@ -392,9 +435,13 @@ def _copied(cache: Any) -> Any:
 
 
 def _last_logits(
-    model: nn.Module, tokens: Tensor, cache: Any, symbol_ids: Sequence[int]
+    model: nn.Module, tokens: Tensor, cache: Any, symbol_ids: Sequence[int], mask: Tensor | None
 ) -> Float[np.ndarray, "rows options"]:
-    out = model(input_ids=tokens, cache=cache, use_cache=cache is not None, logits_to_keep=1).logits[:, -1]
+    named = {}
+    if mask is not None:
+        positions = (mask.cumsum(1) - 1).clip(0)
+        named = {"attention_mask": mask, "position_ids": positions[:, -tokens.shape[1] :]}
+    out = model(input_ids=tokens, cache=cache, use_cache=cache is not None, logits_to_keep=1, **named).logits[:, -1]
     return (out if out.shape[1] == len(symbol_ids) else out[:, symbol_ids]).double().cpu().numpy()
 
 

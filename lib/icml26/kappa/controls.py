@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float
 
 from icml26.checks import whole
-from icml26.errors import InputError
 from icml26.kappa import geometry
 from icml26.kappa.intervention import shift
 from icml26.kappa.measured import Measured
@@ -61,6 +60,9 @@ def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int) -> Pairs
 def shuffled_pairs(learned: Learned, layers: Iterable[int], *, draws: int = 10, seed: int) -> list[Pairs]:
     """Replace knowledge probes by those of answers that are shuffled over the training items.
 
+    What is shuffled is by how many places an item's label is moved, the same for all its orders: under rotations,
+    exchanging the labels of two items whose right options come first would change nothing.
+
     Parameters
     ----------
     learned
@@ -80,18 +82,15 @@ def shuffled_pairs(learned: Learned, layers: Iterable[int], *, draws: int = 10, 
     Raises
     ------
     InputError
-        If there is no prediction probe, or items are asked in different numbers of orders.
+        If there is no prediction probe.
     """
     draw, pairs = np.random.default_rng(whole("seed", seed, 0)), learned.pairs(layers)
-    items, item = np.unique(learned.training.items, return_inverse=True)
-    order = np.argsort(item, kind="stable")
-    if len(np.unique(np.bincount(item))) > 1:
-        raise InputError("training items are asked in different numbers of orders: ask all in as many")
-    table = learned.training.labels[order].reshape(len(items), -1)
-    labels = np.empty((whole("draws", draws, 1), len(item)), dtype=np.int64)
-    labels[:, order] = [draw.permutation(table).ravel() for _ in range(draws)]
+    training, k = learned.training, learned.training.options
+    items, item = np.unique(training.items, return_inverse=True)
+    shifts = np.tile(np.arange(len(items)) % k, (whole("draws", draws, 1), 1))
+    labels = (training.labels + draw.permuted(shifts, axis=1)[:, item]) % k
     hidden = learned.training.hidden[:, list(pairs)].swapaxes(0, 1)
-    fits = fit_probes(hidden, labels[None], options=learned.training.options, C=learned.C)
+    fits = fit_probes(hidden, labels[None], options=k, C=learned.C)
     return [
         {layer: (fits.probe(place, one), pred) for place, (layer, (_, pred)) in enumerate(pairs.items())}
         for one in range(draws)

@@ -2,8 +2,9 @@
 
 The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). Claims are averages over tasks of functions of
 averages over items. `over_items` resamples the items of each task, all orders of an item together, and `estimates` does
-so for every claim for which there is something to judge. The correlation of angle and gap (A3) is over tasks, which are
-resampled themselves. What a claim says and which verdict an interval gives is for `icml26.claims`.
+so for every claim for which there is something to judge. Items count as independent, though a word may be the right
+option of one and a wrong option of another; and random draws of controls (A12) as fixed. The correlation of angle and
+gap (A3) is over tasks. What a claim says and which verdict an interval gives is for `icml26.claims`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,20 +12,21 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
-from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.kappa.nulls import Separation
 from icml26.kappa.studies import Evaluated
 from icml26.stats import Interval, bootstrap_interval
 from icml26.sums import cluster_sums
 
-__all__ = ["angle_and_gap", "estimates", "over_items", "per_item", "separated"]
+__all__ = ["LEAST_TASKS", "angle_and_gap", "estimates", "over_items", "per_item", "separated"]
 
 Means = list[Float[np.ndarray, "measures *resamples"]]
 
+LEAST_TASKS = 6  # for a correlation over tasks
 _POINTS = 100.0
+_NORMAL = 1.959964  # 97.5 % quantile
 
 
 def per_item(evaluated: Evaluated, values: Float[ArrayLike, "*curves prompts"]) -> Float[np.ndarray, "*curves items"]:
@@ -102,76 +104,73 @@ def over_items(
 
 
 def separated(separations: Sequence[Separation]) -> Interval:
-    """Average over tasks by how much knowledge is further from prediction than from itself.
+    """Average over tasks by how much knowledge and prediction are further apart than either is from itself.
 
     Parameters
     ----------
     separations
-        Of each task, with equally many resamples.
+        Of each task.
 
     Returns
     -------
     Interval
-        Degrees; 95 % percentile interval over the resamples of items.
+        Degrees; normal 95 % interval around the mean, the tasks' standard errors added as independent.
 
     Raises
     ------
     InputError
-        If there is no task, or numbers of resamples differ.
+        If there is no task.
 
     Examples
     --------
-    >>> separated([Separation(80.0, 70.0, np.array([9.0, 9.0])), Separation(80.0, 68.0, np.array([11.0, 11.0]))])
-    Interval(value=11.0, low=10.0, high=10.0)
+    >>> separated([Separation(80.0, 70.0, 66.0, 10.0, 3.0), Separation(80.0, 64.0, 68.0, 12.0, 4.0)]).value
+    11.0
     """
-    if len({len(one.differences) for one in separations}) != 1:
-        raise InputError("separations must be of at least one task, with equally many resamples each")
-    low, high = np.quantile(np.mean([one.differences for one in separations], axis=0), (0.025, 0.975))
-    return Interval(float(np.mean([one.across - one.within for one in separations])), float(low), float(high))
+    if not len(separations):
+        raise InputError("separations are empty: give those of at least one task")
+    value = float(np.mean([one.value for one in separations]))
+    reach = _NORMAL * float(np.sqrt(np.sum([one.error**2 for one in separations]))) / len(separations)
+    return Interval(value, value - reach, value + reach)
 
 
-def angle_and_gap(
-    angles: Float[ArrayLike, " tasks"], gaps: Float[ArrayLike, " tasks"], *, seed: int, resamples: int = 2000
-) -> Interval:
+def angle_and_gap(angles: Float[ArrayLike, " tasks"], gaps: Float[ArrayLike, " tasks"]) -> Interval:
     """Compute Spearman's correlation over tasks, with an interval over tasks.
+
+    The interval is that of Fisher's transformation with the standard error ``1.06 / sqrt(n - 3)`` (Fieller, Hartley and
+    Pearson, Biometrika 44, 1957). It is at its edge with so few tasks. A perfect ranking has no such interval, so
+    correlations are taken to be at most halfway between one and the next smaller value that n tasks without ties can
+    have.
 
     Parameters
     ----------
     angles, gaps
-        Of each task; at least three different ones of both.
-    seed
-        Of the resampling.
-    resamples
-        Number of resamples; those with fewer than three different tasks, or in which all angles or all gaps are equal,
-        are drawn anew.
+        Of each task, six at least, not all equal.
 
     Returns
     -------
     Interval
-        95 % percentile interval.
+        95 % interval.
 
     Raises
     ------
     InputError
-        If tasks are too few, or a value is not finite.
+        If tasks are too few or all equal, or a value is not finite.
 
     Examples
     --------
-    >>> angle_and_gap([60.0, 70.0, 80.0, 85.0], [0.2, 0.3, 0.5, 0.6], seed=0).interval
-    (1.0, 1.0)
+    >>> found = angle_and_gap([60.0, 70.0, 80.0, 85.0, 86.0, 88.0], [0.2, 0.3, 0.5, 0.6, 0.7, 0.8])
+    >>> found.value, round(found.low, 2), round(found.high, 2)
+    (1.0, 0.73, 1.0)
     """
     pairs = np.array([angles, gaps], dtype=np.float64)
-    if not np.isfinite(pairs).all() or min(np.unique(row).size for row in pairs) < 3:
-        raise InputError("angles and gaps must be finite, of at least three tasks that differ")
-    draw, tasks = np.random.default_rng(whole("seed", seed, 0)), pairs.shape[1]
-    found = np.empty(0)
-    while len(found) < whole("resamples", resamples, 2):
-        drawn = draw.integers(tasks, size=(resamples, tasks))
-        drawn = drawn[[np.unique(row).size > 2 for row in drawn]]
-        found = np.append(found, _spearman(pairs[:, drawn]))
-        found = found[np.isfinite(found)]
-    low, high = np.quantile(found[:resamples], (0.025, 0.975))
-    return Interval(float(_spearman(pairs)), float(low), float(high))
+    tasks = pairs.shape[1]
+    if tasks < LEAST_TASKS or not np.isfinite(pairs).all() or min(np.unique(row).size for row in pairs) < 2:
+        raise InputError(f"angles and gaps must be finite, of at least {LEAST_TASKS} tasks that are not all equal")
+    value = float(spearmanr(*pairs).statistic)
+    edge = 1 - 6 / (tasks * (tasks**2 - 1))
+    reach = _NORMAL * 1.06 / np.sqrt(tasks - 3)
+    low, high = np.tanh(np.arctanh(np.clip(value, -edge, edge)) + np.array([-reach, reach]))
+    return Interval(value, min(float(low), value), max(float(high), value))
 
 
 def estimates(
@@ -226,8 +225,8 @@ def estimates(
     if not tasks:
         return found
     angles, gaps = ([task.angle for task in tasks], [1 - task.scores["base"].agrees.mean() for task in tasks])
-    if min(np.unique(angles).size, np.unique(gaps).size) > 2:
-        found["A3"] = angle_and_gap(angles, gaps, seed=seed, resamples=resamples)
+    if len(tasks) >= LEAST_TASKS and min(np.unique(angles).size, np.unique(gaps).size) > 1:
+        found["A3"] = angle_and_gap(angles, gaps)
     least = [min((n for n in t.scores if n.endswith("of the items")), key=_share, default="") for t in tasks]
     most = [max((n for n in t.settings if n.startswith("KAPPA, ")), key=_layers) for t in tasks]
     comparisons = {
@@ -237,6 +236,8 @@ def estimates(
         "A6": ("right", most, ["KAPPA, 1 layer"] * len(tasks)),
         "A8": ("right", least, ["base"] * len(tasks)),
     }
+    if any(task.settings[name] == task.settings["KAPPA, 1 layer"] for task, name in zip(tasks, most, strict=True)):
+        del comparisons["A6"]  # one number of layers was tried, which is no comparison
     for claim, (measure, names, others) in comparisons.items():
         if all({name, other} <= task.scores.keys() for task, name, other in zip(tasks, names, others, strict=True)):
             tables = [_rows(task, measure, b, a) for task, a, b in zip(tasks, names, others, strict=True)]
@@ -280,10 +281,3 @@ def _share(name: str) -> float:
 
 def _layers(name: str) -> int:
     return int(name.split()[1])
-
-
-def _spearman(pairs: Float[np.ndarray, "2 *resamples tasks"]) -> Float[np.ndarray, "*resamples"]:
-    ranks = rankdata(pairs, axis=-1)
-    ranks -= ranks.mean(-1, keepdims=True)
-    with np.errstate(invalid="ignore"):  # constant angles or gaps have no correlation
-        return (ranks[0] * ranks[1]).sum(-1) / np.sqrt((ranks**2).sum(-1).prod(0))

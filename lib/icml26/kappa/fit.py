@@ -140,7 +140,7 @@ def fit(
     symbols: Sequence[str] = multiple_choice.SYMBOLS,
     write: Callable[..., str] = multiple_choice.prompt,
     special_tokens: bool = True,
-    batch: int = 32,
+    batch: int = 64,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> FittedKappa:
@@ -151,7 +151,8 @@ def fit(
     model, tokenizer
         A causal language model of `transformers`.
     items
-        Questions with their right options, all with as many options; some dozens at least.
+        Questions with their right options, all with as many options, each once; some dozens at least. They are split,
+        not their words: where options come from a small pool, validation has seen some of them in training.
     validation
         Share of the items on which layers and strength are chosen.
     config
@@ -171,7 +172,8 @@ def fit(
     Raises
     ------
     InputError
-        If there are too few items, they differ in their number of options, or the model never picks some option.
+        If there are too few items, one comes twice, they differ in their number of options, or the model never picks
+        some option.
 
     Examples
     --------
@@ -190,6 +192,11 @@ def fit(
     for item in items:
         if not isinstance(item, Item):
             raise InputError(f"items hold a {type(item).__name__}: make each an icml26.multiple_choice.Item")
+    asked: dict[tuple[str, str], int] = {}
+    for number, item in enumerate(items):
+        same = asked.setdefault((item.question.strip(), item.options[item.answer].strip()), number)
+        if same != number:
+            raise InputError(f"items {same} and {number} are the same question with the same answer: give each once")
     held = max(_LEAST, round(share * len(items)))
     if len(items) - held < max(_LEAST, held):
         raise InputError(

@@ -7,7 +7,8 @@ ones have shifted. They change no tensor in place, are gone when the context end
 shifts nothing is hooked at all.
 
 A decoding step looks like a short prompt. So a forward pass counts as the end of a prompt only if nothing is in its
-cache, or if it reaches the token that `prompt_length` names.
+cache, or if it reaches the token that `prompt_length` names. Where it cannot be told from the passes where a prompt
+ends (decoding without a cache, prompts fed in pieces, another turn on a filled cache), `prompt_length` has to be given.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +17,13 @@ from inspect import signature
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from icml26.checks import is_integer, whole
 from icml26.errors import InputError
 
-__all__ = ["blocks", "shifted"]
+__all__ = ["added", "blocks", "shifted"]
 
 _LISTS = ("layers", "h", "blocks")  # what families of models call their list of blocks
 
@@ -64,6 +65,42 @@ def blocks(model: nn.Module) -> tuple[nn.Module, nn.ModuleList]:
     raise InputError(f"model is a {type(model).__name__} without a list of blocks: give a decoder-only transformer")
 
 
+def added(
+    hidden: Float[Tensor, "... length width"], step: Float[Tensor, "... 1 width"], chosen: Bool[Tensor, "... length 1"]
+) -> Float[Tensor, "... length width"]:
+    """Add a step to hidden states at some tokens, in their own precision.
+
+    Parameters
+    ----------
+    hidden
+        Hidden states; left as they are.
+    step
+        What is added, of any precision.
+    chosen
+        Where.
+
+    Returns
+    -------
+    Tensor
+        A new one of the type of `hidden`.
+
+    Raises
+    ------
+    InputError
+        If a sum is beyond that precision.
+
+    Examples
+    --------
+    >>> states, step = torch.ones(2, 1, dtype=torch.float16), torch.tensor([[0.5]])
+    >>> added(states, step, torch.tensor([[False], [True]])).flatten().tolist()
+    [1.0, 1.5]
+    """
+    moved = torch.where(chosen, hidden + step.to(hidden.dtype), hidden)
+    if hidden.dtype in (torch.float16, torch.bfloat16) and not (moved.isfinite() | ~chosen).all():
+        raise InputError(f"shifted states are beyond {hidden.dtype}: use a smaller strength, or another precision")
+    return moved
+
+
 @contextmanager
 def shifted(
     model: nn.Module,
@@ -91,12 +128,13 @@ def shifted(
         each.
     attention_mask
         Of the prompts, padding zero. By default the one that the model is called with; the last token of a row is the
-        last with a one.
+        last with a one. Without any mask no row is taken to be padded. A mask of four axes does not tell: of several
+        rows this one has to be given.
     generated
-        Whether tokens that are decoded after the prompt are shifted too, each by a shift of its own.
+        Whether tokens that are decoded after the prompt are shifted too, each by a shift of its own; that needs a cache.
     prompt_length
-        Tokens of the padded prompt, cached ones included: the pass that reaches it ends the prompt. By default each
-        pass with an empty cache ends a prompt, and the context refuses to start with a filled one.
+        Tokens of the padded prompt, cached ones included: each pass that reaches it from below shifts there. By default
+        each pass with an empty cache ends a prompt, and the context refuses to start with a filled one.
 
     Raises
     ------
@@ -156,7 +194,7 @@ class _Pass:
     def __init__(self, positions: str, start: Any, mask: Tensor | None, generated: bool, end: int | None) -> None:
         self.positions, self.start, self.mask, self.generated, self.end = positions, start, mask, generated, end
         self.acts = False
-        self._first = True
+        self._first, self._ids = True, None
 
     def begin(self, named: dict[str, Any]) -> None:
         """Decide from the arguments of the decoder whether this pass is shifted, and where its last tokens are."""
@@ -172,26 +210,53 @@ class _Pass:
                 f"the first pass finds {self.cached} tokens in the cache: say prompt_length={reached} if it ends the "
                 "prompt, or generated=True if it decodes"
             )
+        if self.end is None:
+            self._alone(named.get("input_ids"), length)
         self._first = False
         prompt = self.cached == 0 if self.end is None else self.cached < self.end <= reached
-        if prompt and self.end is not None and reached > self.end:
-            raise InputError(f"a pass reaches token {reached}, beyond prompt_length={self.end}: give the padded length")
-        self.acts = prompt or (self.generated and (self.end is None or reached > self.end))
+        beyond = self.end is not None and reached > self.end
+        if prompt and beyond and self.generated:
+            raise InputError(
+                f"a pass reaches token {reached}, beyond prompt_length={self.end}: generated=True needs a cache, so that "
+                "what is decoded comes in passes of its own"
+            )
+        self.acts = prompt or (self.generated and (self.end is None or beyond))
         if self.acts:
             self._locate(named.get("attention_mask"), rows, length, prompt)
 
+    def _alone(self, ids: Tensor | None, length: int) -> None:
+        """Refuse passes that go on with an earlier one, of which nothing says where the prompt in them ends."""
+        if self.cached and length > 1:
+            raise InputError(
+                f"a pass of {length} tokens finds {self.cached} in the cache: say prompt_length, the tokens of the whole "
+                "prompt"
+            )
+        before, self._ids = self._ids, ids if not self.cached else None
+        longer = before is not None and ids is not None and ids.shape == (len(before), before.shape[1] + 1)
+        if not self.cached and longer and torch.equal(ids[:, :-1], before):
+            raise InputError(
+                f"a pass repeats the one before with a token more, as decoding without a cache does: say "
+                f"prompt_length={before.shape[1]}, or use a context for each prompt"
+            )
+
     def _locate(self, seen: Any, rows: int, length: int, prompt: bool) -> None:
         mask = self.mask if self.mask is not None and prompt else seen
+        span = length if self.end is None or not prompt else self.end - self.cached  # tokens of the prompt in this pass
         at = torch.arange(length)
+        self.last = torch.full((rows,), span - 1)
         if isinstance(mask, Tensor) and mask.ndim == 2:
-            if len(mask) != rows or mask.shape[1] < length:
+            own = span if mask is self.mask and mask.shape[1] == self.end else length
+            if len(mask) != rows or mask.shape[1] < own:
                 raise InputError(f"attention_mask has shape {tuple(mask.shape)}: the pass has shape {(rows, length)}")
-            used = mask[:, -length:].cpu() != 0
+            used = mask[:, -own:][:, :span].cpu() != 0
             if not used.any(1).all():
                 raise InputError("attention_mask has a row of padding alone: leave that prompt out")
-            self.last = torch.where(used, at, -1).max(1).values
-        else:
-            self.last = torch.full((rows,), length - 1)
+            self.last = torch.where(used, at[:span], -1).max(1).values
+        elif mask is not None and rows > 1 and length > 1:
+            raise InputError(
+                "attention_mask is not of shape (rows, tokens), so it does not tell what is padding: give one to "
+                "applied(attention_mask=...)"
+            )
         if self.positions == "last" or not prompt:
             self.chosen = at == self.last[:, None]
             return
@@ -212,5 +277,5 @@ class _Pass:
         """Add the shift of the last tokens at the chosen ones, in a new tensor."""
         rows = torch.arange(len(hidden), device=hidden.device)
         last = hidden[rows, self.last.to(hidden.device)]
-        added = shift(last if last.dtype == torch.float64 else last.float()).to(hidden.dtype)
-        return torch.where(self.chosen.to(hidden.device)[..., None], hidden + added[:, None], hidden)
+        step = shift(last if last.dtype == torch.float64 else last.float())
+        return added(hidden, step[:, None], self.chosen.to(hidden.device)[..., None])

@@ -7,8 +7,8 @@ The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). With probes
 
 alpha = 1, beta = 0 is plain alignment. "Off" is no step at all: alpha = 0 would set the prediction logits to zero. A
 softmax does not see what all columns share, so by default both probes are centred first; without it the Gram matrix of
-a centred fit is singular and the constraint cannot be met. Centring makes the step independent of what is shared, and
-never longer.
+a centred fit is singular and the constraint cannot be met. Centring makes the step independent of what is shared and,
+for beta = 0, never longer.
 
 ``mode="released"`` is what the released code does instead: both matrices are divided by their Frobenius norms, biases
 are not, and the transpose takes the place of the pseudo-inverse; its weight w (30 in the released configurations) is
@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from icml26.checks import is_integer, real
+from icml26.checks import is_integer, real, whole
 from icml26.errors import InputError
 from icml26.kappa import hooks
 from icml26.kappa.probes import Probe
@@ -89,6 +89,8 @@ def shift(
     step = _Step(know, pred, alpha, beta, mode, centred, multiplier)
     if isinstance(hidden, Tensor):
         return step(hidden if hidden.dtype == torch.float64 else hidden.float())
+    if np.iscomplexobj(hidden):
+        raise InputError("hidden is complex: give an array of real hidden states")
     try:
         hidden = torch.from_numpy(np.array(hidden, dtype=np.float64))
     except (TypeError, ValueError):
@@ -201,7 +203,9 @@ class Kappa:
         if self.positions not in ("last", "after"):
             raise InputError(f"positions={self.positions!r} must be 'last' or 'after'")
         pairs = self.pairs.items() if isinstance(self.pairs, Mapping) else [(None, None)]
-        if not all(is_integer(layer) and isinstance(pair, tuple) and len(pair) == 2 for layer, pair in pairs):
+        if not all(
+            is_integer(layer) and layer >= 0 and isinstance(pair, tuple) and len(pair) == 2 for layer, pair in pairs
+        ):
             raise InputError("pairs must map blocks, counted from 0, to (knowledge probe, prediction probe)")
         options = (self.alpha, self.beta, self.mode, self.centred, self.multiplier)
         object.__setattr__(self, "pairs", dict(sorted(self.pairs.items())))
@@ -219,7 +223,7 @@ class Kappa:
         layer
             The block.
         start
-            First position that is shifted; by default the last one.
+            With ``positions="after"``: the first position that is shifted, from 0.
 
         Returns
         -------
@@ -229,14 +233,22 @@ class Kappa:
         Raises
         ------
         InputError
-            If there are no probes for the block.
+            If there are no probes for the block, a start does not fit, or hidden is no Tensor.
         """
-        if layer not in self._steps:
+        if not is_integer(layer) or layer not in self._steps:
             raise InputError(f"layer={layer!r} has no probes: there are those of {list(self._steps)}")
+        if not isinstance(hidden, Tensor) or hidden.ndim < 2 or not hidden.shape[-2]:
+            raise InputError("hidden must be a Tensor (..., length, width), the output of a block")
+        if (self.positions == "after") != (start is not None):
+            raise InputError(
+                f"positions={self.positions!r} with start={start!r}: 'after' needs a start, 'last' takes none"
+            )
+        length = hidden.shape[-2]
+        first = length - 1 if start is None else whole("start", start, 0, length - 1)
         last = hidden[..., -1:, :]
-        added = self._steps[layer](last if last.dtype == torch.float64 else last.float())
-        first = -1 if start is None else start
-        return torch.cat([hidden[..., :first, :], hidden[..., first:, :] + added.to(hidden.dtype)], dim=-2)
+        step = self._steps[layer](last if last.dtype == torch.float64 else last.float())
+        chosen = (torch.arange(length, device=hidden.device) >= first)[:, None]
+        return hooks.added(hidden, step, chosen)
 
     def applied(
         self,
@@ -292,6 +304,8 @@ class _Step:
             )
         if mode not in MODES:
             raise InputError(f"mode={mode!r} must be one of {', '.join(MODES)}")
+        if not isinstance(centred, bool | np.bool_):
+            raise InputError(f"centred={centred!r} must be True or False")
         self.alpha, self.beta = real("alpha", alpha), real("beta", beta)
         self.exact = mode == "exact"
         if self.exact and centred:
@@ -303,13 +317,13 @@ class _Step:
         self.know_bias, self.pred_bias = know.bias, pred.bias
         back = np.linalg.pinv(self.pred.T, rcond=CUT) if self.exact else self.pred
         self.back = real("multiplier", multiplier) * back
+        self._strength = f"alpha={alpha:g}, beta={beta:g}, multiplier={multiplier:g}"
         self._placed: dict[tuple, tuple[Tensor, ...]] = {}
 
     def __call__(self, hidden: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
-        if hidden.shape[-1] != len(self.know):
-            raise InputError(
-                f"hidden has width {hidden.shape[-1]}, the probes {len(self.know)}: give states of one model"
-            )
+        if not hidden.ndim or hidden.is_complex() or hidden.shape[-1] != len(self.know):
+            width = hidden.shape[-1] if hidden.ndim else 0
+            raise InputError(f"hidden has width {width}, the probes {len(self.know)}: give real states of one model")
         key = hidden.device, hidden.dtype
         if key not in self._placed:
             arrays = self.know, self.know_bias, self.pred, self.pred_bias, self.back.T
@@ -320,4 +334,9 @@ class _Step:
         if self.beta:
             # The released code counts zero as positive; the exact form lets it be neither.
             target = target + self.beta * (logits.sign() if self.exact else torch.where(logits < 0, -1.0, 1.0))
-        return (target - hidden @ pred - pred_bias) @ back
+        step = (target - hidden @ pred - pred_bias) @ back
+        if not step.isfinite().all():
+            if not hidden.isfinite().all():
+                raise InputError("hidden states hold values that are not finite: the step is not defined there")
+            raise InputError(f"the step is beyond {hidden.dtype} with {self._strength}: use smaller ones")
+        return step

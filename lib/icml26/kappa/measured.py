@@ -2,7 +2,7 @@
 
 The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). Each item is asked in several orders of its
 options, which are not independent of one another: `split` divides items, `measure` asks those of one part, and
-`Measured` keeps the orders of an item together and averages them. Running the model is the business of
+`Measured` keeps the orders of an item together. Running the model is the business of
 `icml26.kappa.collect`.
 """
 
@@ -18,7 +18,6 @@ from icml26 import multiple_choice
 from icml26.checks import whole
 from icml26.errors import InputError
 from icml26.multiple_choice import Item
-from icml26.stats import cluster_sums
 
 __all__ = ["Measured", "measure", "split"]
 
@@ -40,7 +39,7 @@ class Measured:
     answers
         ``answers(intervention)`` returns the symbols' logits under a `Kappa` or a `Steering`; not needed in training.
     early
-        ``early(bucket, thresholds)`` returns those of DoLa, one array for each threshold.
+        ``early(bucket)`` returns DoLa's contrast of the last layer with early ones, a `Contrasted`.
     vectors
         CAA's, of every block.
 
@@ -52,8 +51,8 @@ class Measured:
     Examples
     --------
     >>> prompts = Measured(np.zeros((2, 1, 8)), np.zeros((2, 3)), [0, 1], [7, 7])
-    >>> prompts.by_item([0.0, 1.0])
-    array([0.5])
+    >>> prompts.layers, prompts.options
+    (1, 3)
     """
 
     hidden: Float[np.ndarray, "prompts layers width"]
@@ -61,7 +60,7 @@ class Measured:
     labels: Int[np.ndarray, " prompts"]
     items: Int[np.ndarray, " prompts"]
     answers: Callable[[Any], Float[np.ndarray, "prompts options"]] | None = None
-    early: Callable[[Sequence[int], Sequence[float]], Float[np.ndarray, "thresholds prompts options"]] | None = None
+    early: Callable[[Sequence[int]], Any] | None = None
     vectors: Float[np.ndarray, "layers width"] | None = None
 
     def __post_init__(self) -> None:
@@ -91,34 +90,27 @@ class Measured:
         """Decoder blocks of the model."""
         return self.hidden.shape[1]
 
-    def by_item(self, values: Float[np.ndarray, "*curves prompts"]) -> Float[np.ndarray, "*curves items"]:
-        """Average the orders of each item.
-
-        Parameters
-        ----------
-        values
-            One per prompt.
-
-        Returns
-        -------
-        array
-            One per item, in the order of their numbers.
-        """
-        return cluster_sums(values, self.items) / cluster_sums(np.ones(len(self.items)), self.items)
-
     def take(self, items: Iterable[int]) -> "Measured":
         """Keep some items, without the means to intervene.
 
         Parameters
         ----------
         items
-            Their numbers; an item given twice counts twice, as resampling wants it.
+            Their numbers, each once.
 
         Returns
         -------
         Measured
             All orders of each.
+
+        Raises
+        ------
+        InputError
+            If there is no such item, or one comes twice.
         """
+        items = list(items)
+        if not items or len(set(items)) < len(items) or not np.isin(items, self.items).all():
+            raise InputError(f"items={items} must be items of these prompts, each once: {np.unique(self.items)}")
         rows = np.concatenate([np.flatnonzero(self.items == item) for item in items])
         return Measured(self.hidden[rows], self.logits[rows], self.labels[rows], self.items[rows])
 
@@ -168,7 +160,7 @@ def measure(
     special_tokens: bool = True,
     keep_cache: bool = False,
     contrast: int | None = None,
-    batch: int = 32,
+    batch: int = 64,
     progress: Callable[[str], None] | None = None,
 ) -> Measured:
     """Ask a model some items, each in several orders of its options.
@@ -199,7 +191,7 @@ def measure(
     Returns
     -------
     Measured
-        With ``answers`` and ``early`` if the cache is kept, with ``vectors`` if letters are contrasted.
+        With ``answers`` if the cache is kept, with ``vectors`` if letters are contrasted.
 
     Raises
     ------
@@ -242,6 +234,6 @@ def measure(
         labels,
         np.array([number for number, _, _ in asked]),
         kept.answers if kept else None,
-        partial(baselines.dola, model, found.hidden, ids) if kept else None,
+        partial(baselines.contrasted, model, found.hidden, ids),
         None if found.appended is None else baselines.caa(found.appended),
     )

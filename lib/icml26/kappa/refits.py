@@ -3,10 +3,10 @@
 A probe of KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782) costs little, but its controls need thousands of them.
 `fit_probes` solves the problem of `icml26.kappa.probes.LinearProbe`, L2-regularised softmax regression on standardised
 features, for many data sets and label sets together. With fewer prompts than features a probe's weights lie in the span
-of the prompts, so a QR decomposition makes the problem small; there the Hessian is never above C/2 times the Gram
-matrix (Böhning, Multinomial logistic regression algorithm, Annals of the Institute of Statistical Mathematics 44,
-1992), which gives Newton-like steps with one matrix inverted once. They converge fast where the penalty is strong, as
-it has to be here.
+of the prompts, so their Gram matrix makes the problem small; there the Hessian is never above C/2 times the Gram matrix
+(Böhning, Multinomial logistic regression algorithm, Annals of the Institute of Statistical Mathematics 44, 1992), which
+gives Newton-like steps with one matrix inverted once. They converge fast where the penalty is strong, as it has to be
+here.
 """
 
 from typing import NamedTuple
@@ -144,10 +144,15 @@ def _fitted(
     hidden = (hidden - mean) / scale
     sets, prompts, width = hidden.shape
     targets, k = onehot.shape[1], onehot.shape[3]
-    span = None
-    if prompts < width:
-        span, triangle = np.linalg.qr(hidden.swapaxes(1, 2))
-        hidden = triangle.swapaxes(1, 2)
+    back = None
+    if (
+        prompts < width
+    ):  # coordinates in the span of the prompts; their Gram matrix is quicker to decompose than they are
+        columns = np.ascontiguousarray(hidden.swapaxes(1, 2))  # products of transposed views are many times slower
+        values, vectors = np.linalg.eigh(hidden @ columns)
+        roots = np.sqrt(np.where(values > 1e-12 * values[:, -1:], values, 0.0))[:, None]
+        back = columns @ np.divide(vectors, roots, where=roots > 0, out=np.zeros_like(vectors))
+        hidden = vectors * roots
     design = np.concatenate([hidden, np.ones((sets, prompts, 1))], axis=2)
     # scikit-learn fits one logit difference of two classes, and penalises that.
     ridge = np.append(np.full(design.shape[2] - 1, 2.0 if k == 2 else 1.0), 0.0)
@@ -171,7 +176,7 @@ def _fitted(
         ahead = found + momentum * moved
     else:
         raise InputError(f"C={C} is too large for these hidden states: use a smaller one, or LinearProbe")
-    weights = found[:, :-1] if span is None else span @ found[:, :-1]
+    weights = found[:, :-1] if back is None else back @ found[:, :-1]
     weights = weights / scale.swapaxes(1, 2)
     bias = found[:, -1] - (mean @ weights)[:, 0]
     weights, bias = weights.reshape(sets, width, targets, k).swapaxes(1, 2), bias.reshape(sets, targets, k)

@@ -2,17 +2,19 @@
 
 The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782). Its released code picks the layer of the knowledge
 probe on test results; here `learn` fits probes on training items and decides all else on validation items, for KAPPA in
-one, three and six layers and, with as many settings, for the two baselines. Ties go to the earlier setting, which is
-the weaker intervention at the lower layer.
+one, three and six layers and, with as many settings, for the two baselines. Ties go to the earlier setting, which for
+KAPPA and CAA is the weaker intervention at the lower layer, for DoLa its own threshold.
 
 The model's own answers are corrected for its liking of some letters: the mean logits of the training prompts, without
-any intervention, are subtracted everywhere. Where an option is never the corrected answer in training, there is no
-prediction probe and nothing to intervene with. Hidden states come from `icml26.kappa.collect`, CAA and DoLa from
+any intervention, are subtracted. They stay fixed under KAPPA and CAA, whose answers are logits of the model, too.
+DoLa's scores are not: they are differences of log-probabilities, which like other letters. So they are corrected by
+their own mean over training prompts, one for each bucket of early layers. Where an option is never the corrected answer
+in training, there is no prediction probe and nothing to intervene with. Hidden states come from `icml26.kappa.collect`, CAA and DoLa from
 `icml26.kappa.baselines`; test items are for `icml26.kappa.studies`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from jaxtyping import Float, Int
 
 from icml26.errors import InputError
 from icml26.kappa import gap
-from icml26.kappa.baselines import Steering
+from icml26.kappa.baselines import Steering, dola_scores
 from icml26.kappa.intervention import Kappa
 from icml26.kappa.measured import Measured
 from icml26.kappa.probes import Probe
@@ -57,7 +59,7 @@ class Learned:
     training, validation : Measured
         Their hidden states and answers, without the means to intervene.
     mean : array, options
-        Mean logits of the training prompts, subtracted from all answers.
+        Mean logits of the training prompts, subtracted from all answers but DoLa's.
     predicted : array, training prompts
         The model's corrected answers.
     C : float
@@ -72,6 +74,8 @@ class Learned:
         Of the probes, on validation prompts; prediction probes have the model's corrected answers as labels.
     tried : tuple of Tried
         All settings of all methods.
+    contrasts : dict of tuple of int to array
+        For each of DoLa's buckets the mean of its contrast over training prompts, subtracted from DoLa's scores.
     """
 
     name: str
@@ -86,6 +90,7 @@ class Learned:
     know_accuracy: Float[np.ndarray, " layers"]
     pred_accuracy: Float[np.ndarray, " layers"] | None
     tried: tuple[Tried, ...] = ()
+    contrasts: Mapping[tuple[int, ...], Float[np.ndarray, " options"]] = field(default_factory=dict)
 
     def pairs(self, layers: Iterable[int]) -> dict[int, tuple[Probe, Probe]]:
         """Return the probes of some layers, as `Kappa` takes them.
@@ -188,11 +193,16 @@ def answered(
                 f"{learned.name}: {setting.method}, layers {_named(setting.layers)}, strength {setting.strength:g}"
             )
         if setting.method == "DoLa":
-            if prompts.early is None:
-                raise InputError("prompts have no early: DoLa needs the model's unembedding of early layers")
+            if prompts.early is None or setting.layers not in learned.contrasts:
+                raise InputError("DoLa needs early of the prompts, and of the training prompts for its correction")
             alike = [other for other in dict.fromkeys(tries) if other[:2] == setting[:2]]
-            logits = prompts.early(setting.layers, [other.strength for other in alike])
-            found.update(zip(alike, logits, strict=True))
+            scores = dola_scores(
+                prompts.early(setting.layers),
+                [other.strength for other in alike],
+                difference=learned.contrasts[setting.layers],
+                final=learned.mean,
+            )
+            found.update(zip(alike, scores, strict=True))
             continue
         if prompts.answers is None:
             raise InputError("prompts have no answers: measure them with the means to intervene")
@@ -200,10 +210,11 @@ def answered(
             if learned.training.vectors is None:
                 raise InputError(f"{learned.name} has no vectors for CAA: measure its training prompts with contrast")
             vectors = {layer: learned.training.vectors[layer] for layer in setting.layers}
-            found[setting] = prompts.answers(Steering(vectors, multiplier=setting.strength))
+            intervention = Steering(vectors, multiplier=setting.strength, positions=setting.positions)
         else:
-            found[setting] = prompts.answers(Kappa(learned.pairs(setting.layers), alpha=setting.strength))
-    return gap.calibrate(np.stack([found[setting] for setting in tries]), learned.mean)
+            intervention = Kappa(learned.pairs(setting.layers), alpha=setting.strength, positions=setting.positions)
+        found[setting] = gap.calibrate(prompts.answers(intervention), learned.mean)
+    return np.stack([found[setting] for setting in tries])
 
 
 def learn(
@@ -222,7 +233,7 @@ def learn(
         Of the task.
     training, validation
         Different items; those of validation with the means to intervene. Without ``training.vectors`` CAA is left out,
-        without ``validation.early`` DoLa, and without ``validation.answers`` all methods.
+        without ``early`` of both DoLa, and without ``validation.answers`` all methods.
     config
         What is tried.
     progress
@@ -277,8 +288,11 @@ def learn(
     tries = settings(accuracy, learned.layer, config)
     if training.vectors is None:
         del tries["CAA"]
-    if validation.early is None:
+    if validation.early is None or training.early is None:
         del tries["DoLa"]
+    buckets = dict.fromkeys(setting.layers for setting in tries.get("DoLa", ()))
+    contrasts = {bucket: training.early(bucket).difference.mean(0) for bucket in buckets}
+    learned = replace(learned, contrasts=contrasts)
     every = [setting for method in tries.values() for setting in method]
     logits = answered(learned, validation, every, progress)
     right = gap.accuracy(logits, validation.labels)

@@ -2,14 +2,17 @@
 
 The paper is KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782), which has one, three or six layers and a strength
 alpha. How it chose them is not known to us. Here single layers with good knowledge probes are tried at several
-strengths, and runs of layers from the best one on at fewer, because large steps at many layers run away. Contrastive
-activation addition (CAA, Rimsky et al., arXiv 2312.06681) and DoLa (Chuang et al., arXiv 2309.03883) get as many
-settings. Trying them is the business of `icml26.kappa.selection`.
+strengths, and runs of layers from the best one on at fewer, because large steps at many layers run away. The last block
+is left out of both, since the final norm behind it rescales whatever is added. Contrastive activation addition (CAA,
+Rimsky et al., arXiv 2312.06681) and DoLa (Chuang et al., arXiv 2309.03883) get as many settings. CAA's layers are
+spread over the depth of the model, and half of its settings act on all tokens after the instruction, half on the last
+token alone: drawn at random from the grid, the same for all tasks. Trying all of them is the business of
+`icml26.kappa.selection`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, islice, product
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,11 +35,14 @@ class Setting(NamedTuple):
         Blocks, counted from 0; DoLa's early layers.
     strength : float
         Alpha; CAA's multiplier; DoLa's threshold relative to the most probable token.
+    positions : str
+        ``"last"``, the last token alone, or ``"after"``, all tokens after the instruction.
     """
 
     method: str
     layers: tuple[int, ...]
     strength: float
+    positions: str = "last"
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class SelectionConfig:
     C
         Penalties of the probes; of several, the one with the best knowledge probe on validation.
     candidates
-        Layers tried alone, those of the best knowledge probes on validation.
+        Layers tried alone, those of the best knowledge probes on validation; as many are tried for CAA.
     alphas
         Strengths of one layer.
     layer_counts
@@ -56,7 +62,7 @@ class SelectionConfig:
     several_alphas
         Strengths of several layers.
     multipliers
-        CAA's, each tried with both signs; the list grows by doubling until there are as many settings as KAPPA has.
+        CAA's, each with both signs; the list grows by doubling until there are as many settings as KAPPA has.
 
     Raises
     ------
@@ -74,17 +80,19 @@ class SelectionConfig:
     alphas: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
     layer_counts: tuple[int, ...] = (1, 3, 6)
     several_alphas: tuple[float, ...] = (1.0, 2.0, 5.0)
-    multipliers: tuple[float, ...] = (0.5, 1.0, 2.0)
+    multipliers: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 
     def __post_init__(self) -> None:
         whole("candidates", self.candidates, 1)
         for name in ("C", "alphas", "layer_counts", "several_alphas", "multipliers"):
-            values = tuple(getattr(self, name))
+            values = getattr(self, name)
+            if not isinstance(values, Sequence) or isinstance(values, str):
+                raise InputError(f"{name}={values!r} must be a tuple of numbers")
             if not values:
                 raise InputError(f"{name} is empty: give at least one value")
             for value in values:
                 real(name, value, above=0)
-            object.__setattr__(self, name, tuple(sorted(values)))
+            object.__setattr__(self, name, tuple(sorted(set(values))))
         for number in self.layer_counts:
             whole("layer_counts", number, 1)
 
@@ -135,7 +143,8 @@ def settings(
     Returns
     -------
     dict of str to list of Setting
-        Weaker interventions first; KAPPA's with fewer layers before those with more.
+        Of KAPPA and CAA weaker interventions first, KAPPA's with fewer layers before those with more; of DoLa its own
+        threshold first. A model of one block has no early layers, and no DoLa.
 
     Examples
     --------
@@ -143,7 +152,8 @@ def settings(
     [26, 26, 26]
     """
     layers = len(know_accuracy)
-    alone = sorted(np.argsort(-know_accuracy, kind="stable")[: config.candidates].tolist())
+    inner = max(1, layers - 1)  # blocks but the last
+    alone = sorted(np.argsort(-know_accuracy[:inner], kind="stable")[: config.candidates].tolist())
     kappa = []
     for number in config.layer_counts:
         if number == 1:
@@ -151,20 +161,26 @@ def settings(
         else:
             kappa += [Setting("KAPPA", following(layer, number, layers), alpha) for alpha in config.several_alphas]
     kappa = list(dict.fromkeys(kappa))  # a model with few blocks has the same layers for two numbers
-    best_first = sorted(alone, key=lambda one: (-know_accuracy[one], one))
-    caa = (
-        Setting("CAA", (one,), sign * multiplier)
-        for multiplier in _doubled(config.multipliers)
-        for one, sign in product(best_first, (1, -1))
-    )
     halves = tuple(range(0, layers // 2, 2)), tuple(range(layers // 2 + layers // 2 % 2, layers - 1, 2))
     buckets = [half for half in halves if half]
     thresholds = [0.1, *np.geomspace(1e-4, 0.5, max(1, len(kappa))).tolist()]  # DoLa's own first
     dola = (Setting("DoLa", bucket, threshold) for threshold in thresholds for bucket in buckets)
-    return {"KAPPA": kappa, "CAA": list(islice(caa, len(kappa))), "DoLa": list(islice(dola, len(kappa)))}
+    return {"KAPPA": kappa, "CAA": _steered(inner, config, len(kappa)), "DoLa": list(islice(dola, len(kappa)))}
 
 
-def _doubled(values: Iterable[float]) -> Iterator[float]:
-    values = list(values)
-    yield from values
-    yield from (values[-1] * 2.0**power for power in count(1))
+def _steered(inner: int, config: SelectionConfig, number: int) -> list[Setting]:
+    """Draw CAA's settings, of both positions in turn; with fewer layers than asked for, all of them are candidates."""
+    spread = np.unique(np.linspace(0, inner, config.candidates + 2)[1:-1].astype(int)).tolist()
+    multipliers = list(config.multipliers)
+    while 4 * len(spread) * len(multipliers) < number + 1:
+        multipliers.append(2 * multipliers[-1])
+    drawn: list[list[Setting]] = []
+    draw = np.random.default_rng(0)
+    for positions in ("after", "last"):
+        grid = [
+            Setting("CAA", (one,), sign * multiplier, positions)
+            for multiplier, one, sign in product(multipliers, spread, (1, -1))
+        ]
+        drawn.append([grid[place] for place in draw.permutation(len(grid))])
+    chosen = [setting for pair in zip(*drawn, strict=True) for setting in pair][:number]
+    return sorted(chosen, key=lambda one: (abs(one.strength), one.layers, -one.strength, one.positions))
