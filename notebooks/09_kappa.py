@@ -19,45 +19,27 @@
 #
 # ## In one minute
 #
-# **The question.** A language model picks a wrong letter in a multiple-choice question, though a linear classifier on its own
-# hidden state picks the right one. Can the model be made to say what it seems to know?
+# **The question.** A language model picks a wrong letter, though a linear classifier of its own hidden state, a *probe*, picks the
+# right one. Can it be made to say what it seems to know?
 #
-# **What the paper says.** There is such a gap in many models and benchmarks: on TruthfulQA the classifier, the *knowledge
-# probe*, beats the model by about {glue:text}`09_kappa_paper_a1:.0f` points. What the model knows and what it will say lie in
-# different linear subspaces of the hidden state. KAPPA shifts the state so that the coordinates of the second copy those of
-# the first; accuracy on TruthfulQA rises by {glue:text}`09_kappa_paper_a4:.1f` points, agreement with the probe by
-# {glue:text}`09_kappa_paper_a4b:.1f`.
+# **What the paper says.** Many models and benchmarks have such a gap, TruthfulQA one of about {glue:text}`09_kappa_paper_a1:.0f` points. KAPPA shifts the
+# state in six layers, so that a probe of what is said reads what the probe of what is known read before. TruthfulQA gains
+# {glue:text}`09_kappa_paper_a4:.1f` points with Llama-3.1-8B, {glue:text}`09_kappa_paper_elsewhere`.
 #
-# **What we found.** Small scale: SmolLM2 with 135 million parameters, {glue:text}`09_kappa_tasks:.0f` tasks of a few dozen questions. *There is a gap.* The
-# model's letter is no better than chance ({glue:text}`09_kappa_mean_acc:.0f` %), a probe that was trained on
-# {glue:text}`09_kappa_train:.0f` other questions is right in {glue:text}`09_kappa_mean_probe:.0f` %, {glue:text}`09_kappa_a1:.0f` points
-# {glue:text}`09_kappa_a1_range` above what "not the model's letter" reaches. But it differs by task: {glue:text}`09_kappa_widest_by:.0f` points in *{glue:text}`09_kappa_widest`*,
-# {glue:text}`09_kappa_narrowest_by:.0f` in *{glue:text}`09_kappa_narrowest`*.
+# **What we found.** We asked a model of {glue:text}`09_kappa_size:.0f` million parameters, on {glue:text}`09_kappa_tasks:.0f` tasks of a few dozen questions. Its letter is
+# right in {glue:text}`09_kappa_mean_acc:.0f` % (guessing: {glue:text}`09_kappa_mean_chance:.0f`), a probe trained on {glue:text}`09_kappa_train:.0f` other questions in {glue:text}`09_kappa_mean_probe:.0f` %, clearly ahead
+# in {glue:text}`09_kappa_clear:.0f` tasks. KAPPA brings the model to {glue:text}`09_kappa_kappa_acc:.0f` %, by {glue:text}`09_kappa_a4:.0f` points {glue:text}`09_kappa_a4_range`; probes of shuffled or random knowledge:
+# at most {glue:text}`09_kappa_control_acc:.0f` %. {glue:text}`09_kappa_spelled_short`
 #
-# *KAPPA works where the probe does.* Accuracy rises by {glue:text}`09_kappa_a4:.0f` points {glue:text}`09_kappa_a4_range`, agreement with the probe by
-# {glue:text}`09_kappa_a4b:.0f` {glue:text}`09_kappa_a4b_range`. Agreement has to rise, since that probe drives the shift; accuracy is the evidence. The same shift with
-# random knowledge gives {glue:text}`09_kappa_random_acc:.0f` %, with probes of shuffled answers {glue:text}`09_kappa_shuffled_acc:.0f` %, with KAPPA
-# {glue:text}`09_kappa_kappa_acc:.0f` %. The probe's own answer, without any intervention, has {glue:text}`09_kappa_probe_acc:.0f` %.
+# *The main limit.* This is about answers corrected for the liking of letters. As written, one letter makes up
+# {glue:text}`09_kappa_uncorrected_letter:.0f` % of answers, with KAPPA {glue:text}`09_kappa_kappa_raw_letter:.0f` %.
 #
-# *The geometry explains less.* Near-orthogonal subspaces are what two fits of anything give in so many dimensions. Knowledge and prediction are
-# {glue:text}`09_kappa_angle_across:.0f` degrees apart; beyond the angle between two fits of the same one they are so by {glue:text}`09_kappa_a2:.1f` degrees
-# {glue:text}`09_kappa_a2_range` (A2: {glue:text}`09_kappa_verdict_a2`). Tasks with a larger angle do not have a larger gap
-# (rank correlation {glue:text}`09_kappa_a3:.2f` {glue:text}`09_kappa_a3_range`, six tasks), and part of such a correlation would be mechanical. *More layers are worse here*: six
-# less one is {glue:text}`09_kappa_a6:.0f` points {glue:text}`09_kappa_a6_range`.
+# *Geometry.* The subspaces are {glue:text}`09_kappa_angle:.0f` degrees apart; random ones {glue:text}`09_kappa_angle_random:.0f`, answers that err at random
+# {glue:text}`09_kappa_angle_flipped:.0f`, two probes of the *same* thing {glue:text}`09_kappa_angle_within:.0f`. Rank correlation with the gap: {glue:text}`09_kappa_a3:.2f` {glue:text}`09_kappa_a3_range`. Six layers
+# less one: {glue:text}`09_kappa_a6:.0f` points.
 #
-# **What we did not find out.** No model of the paper's size and none of its benchmarks was run. The model is so small
-# that its answers say little before letters are corrected. Free answers (A10) are not tested. Of the paper's text we had the
-# abstract; its numbers come from two independent digests, its procedure from its public code.
-#
-# **What we changed after a first run.** Our control of *shuffled answers* (A12) shuffled nothing at first: in our lists the right option comes first, so
-# that exchanging the answers of two questions, each in all rotations, changes no label. A12 was inconclusive, with a
-# difference of about zero; the control now moves each item's answer by a random number of places. The two follow-ups on six layers and the
-# second correction for DoLa came after that run, too.
-#
-# *The level that A2 compares with* was the angle between two knowledge probes. By that rule A2 held in direction; the
-# difference is {glue:text}`09_kappa_a2_first:.1f` degrees. But the model's own answers are noisier labels than the right ones, and noise alone opens an angle. The level
-# is now the larger of the two refit angles, which is harder to pass, with an interval from a jackknife. *A3's interval* was a bootstrap over six tasks, which cannot hold its level
-# with so few; it is now Fieller's. By the bootstrap A3 was inconclusive. No other rule, no setting and no size was changed after a result was seen.
+# **What we did not find out.** No model of the paper's size and none of its benchmarks was run, nor free answers (A10). Of the paper's
+# text we had the abstract, two digests and its code. Some tests were changed after first runs (*What did not hold, and why*).
 #
 # {glue:text}`09_kappa_verdicts`
 
@@ -89,10 +71,10 @@ layer_counts: list[int] = [1, 3, 6]  # layers at once; 1 always [layers; 1..100]
 several_alphas: list[float] = [1.0, 2.0, 5.0]  # in several [number; 0.01..1000]
 betas: list[float] = [0.0, 0.5, 1.0, 2.0, 4.0]  # of the sign [number; 0..1000]
 released_w: float = 30.0  # strength of the released form [number; 0.01..1000]
-random_draws: int = 20  # random knowledge probes [draws; 1..1000]
+random_draws: int = 10  # random knowledge probes, of either kind [draws; 1..1000]
 shuffled_draws: int = 10  # probes of shuffled answers [draws; 1..1000]
-null_draws: int = 20  # random labels and random flips [draws; 2..1000]
-shares: list[float] = [0.1, 0.25, 0.5]  # of the training items [share; 0.01..1]
+null_draws: int = 10  # random labels and random flips [draws; 2..1000]
+shares: list[float] = [0.1, 0.5]  # of the training items [share; 0.01..1]
 subsets: int = 5  # of each share [subsets; 1..1000]
 adam_epochs: int = 1000  # of probes trained as released [epochs; 1..100000]
 world_q: float = 0.6  # popular answers in the small world [share; 0..1]
@@ -103,7 +85,7 @@ own_beta: float = 0.0  # and that of the sign [number; 0..1000]
 own_mode: str = "exact"  # its form [name; exact | released]
 own_centred: bool = True  # centre both probes [switch]
 own_positions: str = "last"  # tokens that are shifted [name; last | after]
-fit_items: int = 24  # that the ready-made `fit` is given [items; 12..80]
+fit_items: int = 18  # that the ready-made `fit` is given [items; 12..80]
 halvings: int = 6  # of the items, for angles between refits [halvings; 2..1000]
 resamples: int = 2000  # bootstrap resamples an interval [resamples; 100..100000]
 
@@ -184,9 +166,12 @@ def note_range(name, interval, digits=1):
     note(f"{name}_range", f"[{low:.{digits}f}, {high:.{digits}f}]")
 
 
-for claim in ("A1", "A3", "A4", "A4b", "A10"):
+for claim in ("A1", "A3", "A4"):
     note(f"paper_{claim.lower()}", ledger.paper(claim).value)
+note("paper_elsewhere", ledger.paper("A4").text.split("; ")[-1])
+note("paper_angle", ledger.paper("A2").text)
 note("loss_floor", adam.loss_floor(3))
+LETTERS = len(entities.LETTERS)
 
 # %% [markdown]
 # ## The idea
@@ -205,8 +190,8 @@ note("loss_floor", adam.loss_floor(3))
 # {glue:text}`09_kappa_world_entities:.0f` entities has a true attribute and a *popular* one that is false. A transformer of
 # {glue:text}`09_kappa_world_parameters:,.0f` parameters learns two formats at once. Free: entity, then its true attribute,
 # always. Multiple choice: entity and three options, then a letter, which is that of the popular attribute with probability
-# $q$ and of the true one otherwise. So the model learns the truth and, in multiple choice, to say something else. Probes are trained on some
-# entities and tested on others.
+# $q$ and of the true one otherwise. Probes are trained on some entities and tested on others. The figures of this part are of one
+# such model with $q$ = {glue:text}`09_kappa_world_q:.1f`.
 
 # %%
 WORLD_SPLIT = (72, 90)  # entities for training up to here, then validation, then test
@@ -248,24 +233,36 @@ worlds = {
 }
 learned, test = worlds[world_q, world.SEEDS[0]]
 note("world_entities", world.world_of(world_q, 0).entities)
+note("world_training", WORLD_SPLIT[0])
 note("world_parameters", world.load(world_q, 0).model.num_parameters())
 note("world_q", world_q)
 
-# %% mystnb={"image": {"alt": "Two scatter plots, one point a prompt: the knowledge probe's margin of the right option on the horizontal axis, the prediction probe's on the vertical one. Before the shift the points scatter, after it they lie on the diagonal; colours tell whether the model's answer is right."}, "figure": {"caption": "How far the right option is ahead for both probes, before and after one shift ($\\alpha=1$) in the small world, at the block that is best on validation; test entities. Colour and marker: whether the model's own answer is right, before and after. Not a figure of the paper.", "name": "09_kappa-fig-margins"}} tags=["hide-input"]
-block = learned.best("KAPPA", 1).layers[0]
-found = curves.margins(learned, test, block)
-says = {
-    "before": gap.calibrate(test.logits, learned.mean),
-    "after": gap.calibrate(test.answers(Kappa(learned.pairs([block]))), learned.mean),
-}
+# %% mystnb={"image": {"alt": "Three scatter plots, one point a prompt: the knowledge probe's margin of the right option on the horizontal axis, the prediction probe's on the vertical one. Before the shift the points scatter, after it they lie on the diagonal, with a larger alpha on a steeper line; colours and marks tell whether the model's answer is right."}, "figure": {"caption": "How far the right option is ahead for both probes, before a shift, after one with $\\alpha=1$, and after one with the $\\alpha$ that is best on validation, in the small world; test entities, one block. Colour and marker: whether the model's own answer is right. The vertical axis of the last panel has a scale of its own. Not a figure of the paper.", "name": "09_kappa-fig-margins"}} tags=["hide-input"]
+setting = learned.best("KAPPA", 1)
 
 
-def draw_margins(sides, right):
+def answers_at(learned, test, setting):
+    """Margins and corrected answers before a shift in one layer, after it, and after one of the chosen strength."""
+    (layer,) = setting.layers
+    panels, says = {}, {}
+    for title, alpha in (
+        ("before the shift", None),
+        (r"after it, $\alpha=1$", 1.0),
+        (rf"the chosen $\alpha={setting.strength:g}$", setting.strength),
+    ):
+        found = curves.margins(learned, test, layer, alpha or 1.0)
+        kappa = alpha and Kappa(learned.pairs([layer]), alpha=alpha)
+        logits = test.answers(kappa) if kappa else test.logits
+        panels[title] = found.know, found.pred_after if kappa else found.pred
+        says[title] = gap.calibrate(logits, learned.mean)
+    return panels, list(says.values())
+
+
+def draw_margins(panels, says, labels):
     """Knowledge margin before the shift against prediction margin, on each side of it."""
-    fig, axes = plotting.figure(
-        1, 2, width="wide", height=3.8, sharex=True, sharey=True
-    )
-    for ax, (title, values), correct in zip(axes, sides.items(), right, strict=True):
+    fig, axes = plotting.figure(1, len(panels), width="wide", height=3.6, sharex=True)
+    for ax, (title, values), logits in zip(axes, panels.items(), says, strict=True):
+        correct = gap.hits(logits, labels)
         for state, label, marker in ((False, "wrong", "x"), (True, "right", "o")):
             at = correct == state
             ax.scatter(
@@ -279,35 +276,34 @@ def draw_margins(sides, right):
             )
         ax.axhline(0, color="0.5", linewidth=0.8)
         ax.axvline(0, color="0.5", linewidth=0.8)
-        ax.set(title=title, xlabel="margin of the knowledge probe, before (logits)")
+        ax.set_title(title)
+    limits = [
+        min(ax.get_ylim()[0] for ax in axes[:2]),
+        max(ax.get_ylim()[1] for ax in axes[:2]),
+    ]
+    for ax in axes[:2]:
+        ax.set_ylim(limits)
+    axes[1].set_xlabel("margin of the knowledge probe, before (logits)")
     axes[0].set_ylabel("margin of the prediction probe (logits)")
     fig.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2
     )
 
 
-draw_margins(
-    {
-        "before the shift": (found.know, found.pred),
-        "after it": (found.know, found.pred_after),
-    },
-    [gap.hits(logits, test.labels) for logits in says.values()],
-)
-for when, logits in says.items():
+panels, says = answers_at(learned, test, setting)
+draw_margins(panels, says, test.labels)
+for when, logits in zip(("before", "after", "strong"), says, strict=True):
     note(f"world_{when}", 100 * gap.accuracy(logits, test.labels))
+note("world_alpha", setting.strength)
 note("world_probe", 100 * gap.accuracy(learned.reference(test), test.labels))
-note(
-    "world_exclusion",
-    100 * gap.exclusion_baseline(gap.accuracy(says["before"], test.labels), 3),
-)
 plt.show()
 
 # %% [markdown]
-# In the first panel the knowledge probe has the right option ahead (points right of the vertical line) more often than the
-# model: {glue:text}`09_kappa_world_before:.0f` % of the model's answers are right, and
-# {glue:text}`09_kappa_world_probe:.0f` % of the probe's. In the second, the prediction probe's margin equals the knowledge probe's, as
-# the formula says. What it does not say is whether the rest of the network goes along:
-# {glue:text}`09_kappa_world_after:.0f` % of the model's answers are now right. Larger $\alpha$ does more, as you will see.
+# In the first panel of {numref}`09_kappa-fig-margins`, {glue:text}`09_kappa_world_probe:.0f` % of points lie right of the vertical line, where the
+# knowledge probe has the right option ahead; {glue:text}`09_kappa_world_before:.0f` % of the model's answers are right. In the second, the prediction
+# probe's margin equals the knowledge probe's, as the formula says. What the formula does not say is whether the rest of the network
+# goes along: at $\alpha=1$ {glue:text}`09_kappa_world_after:.0f` % of the model's answers are right, at $\alpha$ = {glue:text}`09_kappa_world_alpha:g`, where the third
+# panel's points are further from the horizontal line, {glue:text}`09_kappa_world_strong:.0f` %.
 #
 # ## From equation to code
 #
@@ -322,7 +318,8 @@ plt.show()
 # \tilde y=\arg\max_i\,(z_i-\bar z_i),\qquad p_M=\mathrm{softmax}(z-\bar z) .
 # ```
 #
-# The paper's models are large enough to do without. Raw answers are shown beside the corrected ones.
+# The released code does without. Raw answers are shown beside the corrected ones, without KAPPA and with it: `generate` knows of no
+# correction, and writes the raw one.
 #
 # ```{literalinclude} /lib/icml26/kappa/gap.py
 # :pyobject: calibrate
@@ -342,7 +339,7 @@ plt.show()
 # :pyobject: divergence
 # ```
 #
-# The switch is a fact of the released code: its file of probe outputs holds probabilities in a field for logits, and the
+# `released=True` does what the released code does: its file of probe outputs holds probabilities in a field for logits, and the
 # metric applies softmax to them again. Then no class can exceed $e/(e+k-1)$, and the divergence is flattened; ACC and AGR are
 # not touched. Whether the paper's numbers are computed so we do not know.
 #
@@ -372,8 +369,7 @@ plt.show()
 # ```
 #
 # (Adam as released is there too, with the released loss: cross-entropy of the *softmax of the softmax*, whose floor is
-# {glue:text}`09_kappa_loss_floor:.4f` for three letters and not zero. Its gradients vanish once the probe is sure, which makes it a regulariser
-# that nobody asked for.)
+# {glue:text}`09_kappa_loss_floor:.4f` for three letters and not zero. Its gradients vanish once the probe is sure, which acts like a regulariser.)
 #
 # ### Subspaces
 #
@@ -408,8 +404,8 @@ plt.show()
 #
 # As written this depends on the vector that all columns may share, and after a fit whose columns sum to zero the inverse
 # does not exist. So both probes and the target are centred and the inverse is a pseudo-inverse. Then
-# $\mathrm{softmax}$ of the prediction probe after the shift is that of the knowledge probe before it, whatever the gauge, and
-# no other state with that property is closer to $h$.
+# $\mathrm{softmax}$ of the prediction probe after the shift is that of the knowledge probe before it (for $\alpha=1$, $\beta=0$),
+# whatever vector the columns share, and no other state with that property is closer to $h$.
 #
 # ```{literalinclude} /lib/icml26/kappa/intervention.py
 # :pyobject: shift
@@ -423,17 +419,17 @@ plt.show()
 #
 # **The released module does something else.** It divides each $W$ by its Frobenius norm, multiplies by the transpose
 # $W_{pred}$ instead of the pseudo-inverse, and leaves the biases undivided. With columns of equal norm at right angles that is a step
-# about $k$ times too short, which the released strength of 30 makes up for. So a strength in the paper's configuration files is not the $\alpha$ of
-# {eq}`09_kappa-eq-shift`. Both modes are here; `mode="exact"` is the default.
+# about $k$ times too short. So a released strength $w$ (30 in the configuration files, 80 for TruthfulQA) is there very roughly an
+# $\alpha$ of $w/k$, and not the $\alpha$ of {eq}`09_kappa-eq-shift`. Both modes are here; `mode="exact"` is the default.
 #
 # "Off" means no hook at all. With $\alpha=0$ the prediction logits are set to zero, which is not off.
 #
 # ### What follows from the formula
 #
-# On random states and random probes, everything above can be checked, and one more thing. The knowledge coordinates move as
+# On random states and random probes the formulas of the shift can be checked, and one more thing. The knowledge coordinates move as
 # well: with $M=W_{know}^\top W_{pred}(W_{pred}^\top W_{pred})^{-1}$ the mismatch after a step is $\alpha M$ times the
-# mismatch before it. Repeat the step, or put it into several layers, and it runs away if the spectral radius of $\alpha M$ exceeds
-# one. Keep this in mind for large $\alpha$ in six layers.
+# mismatch before it (for $\beta=0$). Repeat the step and it runs away if the spectral radius of $\alpha M$ exceeds one. Several layers
+# are not quite repeated steps, having probes of their own and blocks between them; keep it in mind for large $\alpha$ all the same.
 
 # %% tags=["nbval-check-output"]
 draw = np.random.default_rng(0)
@@ -473,10 +469,12 @@ print(
 #
 # ### A small world, where the truth is known
 #
-# No claim is decided in this part; it shows what to look at. Four values of $q$, {glue:text}`09_kappa_world_seeds:.0f` trained models each. At $q=0$
-# the model always says what is true, at $q=1$ never. Everything is measured on entities that no probe has seen.
+# No claim is decided in this part; it shows what to look at. {glue:text}`09_kappa_world_values:.0f` values of $q$,
+# {glue:text}`09_kappa_world_seeds:.0f` trained models each; from here on numbers are means over them. At $q=0$ the model always says what
+# is true, at $q=1$ never. Everything is measured on entities that no probe has seen.
 
 # %%
+WORLD_DRAWS = 5  # random probes and shuffles, since no claim is decided here
 rows = []
 for (q, number), (found, asked) in worlds.items():
     base = gap.calibrate(asked.logits, found.mean)
@@ -485,7 +483,7 @@ for (q, number), (found, asked) in worlds.items():
         "q": q,
         "world": number,
         "ACC": answer,
-        "exclusion": gap.exclusion_baseline(answer, 3),
+        "exclusion": gap.exclusion_baseline(answer, LETTERS),
         "probe": gap.accuracy(found.reference(asked), asked.labels),
         "gap": 1 - gap.agreement(base, found.reference(asked)),
         "angle": np.nan,
@@ -500,49 +498,52 @@ for (q, number), (found, asked) in worlds.items():
         row["KAPPA"] = gap.accuracy(
             gap.calibrate(asked.answers(kappa), found.mean), asked.labels
         )
-        nothing = [
-            Kappa(
-                controls.random_pairs(found, setting.layers, seed=draw),
-                alpha=setting.strength,
-            )
-            for draw in stats.seeds(seed, random_draws)
-        ]
-        row["random"] = np.mean(
-            [
-                gap.accuracy(
-                    gap.calibrate(asked.answers(one), found.mean), asked.labels
+        draws = stats.seeds(seed, min(WORLD_DRAWS, random_draws))
+        nothing = {
+            name: [
+                controls.random_pairs(
+                    found, setting.layers, seed=draw, about_mean=about_mean
                 )
-                for one in nothing
+                for draw in draws
             ]
+            for name, about_mean in (("random", False), ("centred", True))
+        }
+        nothing["shuffled"] = controls.shuffled_pairs(
+            found, setting.layers, draws=min(WORLD_DRAWS, shuffled_draws), seed=seed
         )
-        shuffled = controls.shuffled_pairs(
-            found, setting.layers, draws=shuffled_draws, seed=seed
-        )
-        row["shuffled"] = np.mean(
-            [
-                gap.accuracy(
-                    gap.calibrate(
-                        asked.answers(Kappa(pairs, alpha=setting.strength)), found.mean
-                    ),
-                    asked.labels,
-                )
-                for pairs in shuffled
+        for name, drawn in nothing.items():
+            answers = [
+                asked.answers(Kappa(pairs, alpha=setting.strength)) for pairs in drawn
             ]
-        )
+            row[name] = gap.accuracy(
+                gap.calibrate(np.stack(answers), found.mean), asked.labels
+            ).mean()
     rows.append(row)
 small = pd.DataFrame(rows)
 means = small.groupby("q").mean().drop(columns=["world", "block"])
 note("world_seeds", world_seeds)
+note("world_values", len(means))
 for q, short in ((0.0, "true"), (world_q, "mixed"), (1.0, "false")):
-    for column in ("ACC", "probe", "exclusion", "KAPPA", "random", "shuffled"):
+    for column in (
+        "ACC",
+        "probe",
+        "exclusion",
+        "KAPPA",
+        "random",
+        "centred",
+        "shuffled",
+    ):
         note(f"small_{short}_{column.lower()}", 100 * means.loc[q, column])
     note(f"small_{short}_angle", means.loc[q, "angle"])
+    note(f"small_{short}_gap", 100 * means.loc[q, "gap"])
 display = means.copy()
-display[["ACC", "exclusion", "probe", "gap", "KAPPA", "random", "shuffled"]] *= 100
-display.round(1)
+display.loc[:, display.columns != "angle"] *= 100
+display.round(1).rename(
+    columns=lambda name: f"{name} ({'degrees' if name == 'angle' else '%'})"
+)
 
-# %% mystnb={"image": {"alt": "Two panels. Left: accuracy of knowledge and prediction probes by block of the small model, for four values of q. Right: accuracy and agreement with KAPPA against alpha in each of three blocks, one value of q, with the levels without KAPPA."}, "figure": {"caption": "The small world. Left: accuracy of the knowledge probe (solid) and of the prediction probe (dashed) by block, means over worlds. Right: accuracy (solid) and agreement with the knowledge probe (dashed) under KAPPA in one block, against $\\alpha$, with bands of two standard errors over worlds; horizontal: accuracy without it. Re-makes, in small, the paper's curves over layers and over $\\alpha$.", "name": "09_kappa-fig-world"}} tags=["hide-input"]
-fig, (left, right) = plotting.figure(1, 2, width="wide", height=4.0)
+# %% mystnb={"image": {"alt": "Three panels. Left: accuracy of knowledge and prediction probes by block of the small model, for each value of q. Middle and right: accuracy and agreement with KAPPA against alpha in each block, one value of q, a thin line for each world and a thick one for their mean, with the level without KAPPA."}, "figure": {"caption": "The small world. Left: accuracy of the knowledge probe (solid) and of the prediction probe (dashed) by block, means over worlds; dotted: guessing. Middle and right: accuracy and agreement with the knowledge probe under KAPPA in one block, against $\\alpha$ (values evenly spaced); thin: single worlds, thick: their mean, dotted: no intervention. Re-makes, in small, the paper's curves over layers and over $\\alpha$.", "name": "09_kappa-fig-world"}} tags=["hide-input"]
+fig, (left, *sides) = plotting.figure(1, 3, width="wide", height=4.0)
 for number, q in enumerate(means.index):
     parts = [
         curves.layer_curves(*pair) for (one, _), pair in worlds.items() if one == q
@@ -556,47 +557,67 @@ for number, q in enumerate(means.index):
             marker=plotting.MARKERS[number],
             label=f"q = {q:g}" if kind == "know" else None,
         )
+        if q == world_q:
+            note(f"world_{kind}_first", value[0])
+            note(f"world_{kind}_last", value[-1])
 left.set(xlabel="block", ylabel="accuracy (%)", xticks=range(test.layers))
-left.axhline(100 / 3, color="0.5", linewidth=0.8, linestyle=":")
+left.axhline(100 / LETTERS, color="0.5", linewidth=0.8, linestyle=":")
 left.legend()
+spread = []
 mixed = [pair for (q, _), pair in worlds.items() if q == world_q and pair[0].pred]
 for block in range(test.layers):
     logits = [
-        [
-            gap.calibrate(
-                asked.answers(Kappa(found.pairs([block]), alpha=alpha)), found.mean
-            )
-            for alpha in alphas
-        ]
+        np.stack(
+            [
+                gap.calibrate(
+                    asked.answers(Kappa(found.pairs([block]), alpha=alpha)), found.mean
+                )
+                for alpha in alphas
+            ]
+        )
         for found, asked in mixed
     ]
-    for kind, style in (("right", "-"), ("agrees", "--")):
-        value = [
-            gap.accuracy(np.stack(one), asked.labels)
-            if kind == "right"
-            else gap.agreement(np.stack(one), found.reference(asked))
-            for one, (found, asked) in zip(logits, mixed, strict=True)
-        ]
-        value = 100 * np.array(value)
-        error = 2 * value.std(0) / np.sqrt(max(1, len(value) - 1))
-        plotting.band(
-            right,
-            range(len(alphas)),
-            value.mean(0) - error,
-            value.mean(0) + error,
-            value=value.mean(0),
-            linestyle=style,
-            color=plotting.PALETTE[block],
+    shown = (
+        [
+            gap.accuracy(z, asked.labels)
+            for z, (_, asked) in zip(logits, mixed, strict=True)
+        ],
+        [
+            gap.agreement(z, found.reference(asked))
+            for z, (found, asked) in zip(logits, mixed, strict=True)
+        ],
+    )
+    spread.append(100 * np.ptp(shown[0], axis=0).max())
+    for ax, values in zip(sides, shown, strict=True):
+        values = 100 * np.array(values)
+        color = plotting.PALETTE[block]
+        ax.plot(values.T, color=color, linewidth=0.5, alpha=0.7)
+        ax.plot(
+            values.mean(0),
+            color=color,
+            linewidth=2.2,
             marker=plotting.MARKERS[block],
-            label=f"block {block}" if kind == "right" else None,
+            label=f"block {block}",
         )
-right.axhline(100 * means.loc[world_q, "ACC"], color="0.3", linewidth=1)
-right.set(xlabel=r"$\alpha$", ylabel="ACC, AGR (%)")
-right.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
-right.legend()
+for ax, label, column in zip(
+    sides, ("ACC (%)", "AGR (%)"), ("ACC", "gap"), strict=True
+):
+    level = 100 * means.loc[world_q, column]
+    ax.axhline(
+        level if column == "ACC" else 100 - level,
+        color="0.3",
+        linewidth=1,
+        linestyle=":",
+        label="no intervention",
+    )
+    ax.set(xlabel=r"$\alpha$", ylabel=label)
+    ax.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
+sides[0].legend()
+note("world_spread", max(spread))
 plt.show()
 
 # %% mystnb={"image": {"alt": "Scatter of one minus agreement against mean principal angle for the small worlds, large marks coloured by q, with small marks for models that err at random as often."}, "figure": {"caption": "The small worlds in the manner of the paper's figure 10: angle at the knowledge probe's block against the gap, a large mark for each world. Small marks: answers flipped at random at the same rate, refitted.", "name": "09_kappa-fig-world-angles"}} tags=["hide-input"]
+world_null = []
 fig, ax = plotting.figure(width="text", height=3.8)
 for number, q in enumerate(means.index):
     color, marker = plotting.PALETTE[number], plotting.MARKERS[number]
@@ -604,6 +625,7 @@ for number, q in enumerate(means.index):
         if one != q or found.pred is None:
             continue
         null = nulls.flip_null(found, asked, draws=null_draws, seed=seed + world_number)
+        world_null.append(null)
         ax.scatter(
             null.angles, 100 * null.gaps, s=9, color=color, marker=marker, alpha=0.4
         )
@@ -622,43 +644,47 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-world` shows where probes can read: less in the first block, from the second on nearly everything, except for
-# knowledge where the model learnt to say something else. Shifts act in every block, larger $\alpha$ mostly more, and unequally from world to world.
-# In the table, KAPPA's block and strength are chosen on validation entities. Five things to take along.
+# {numref}`09_kappa-fig-world`: at $q$ = {glue:text}`09_kappa_world_q:.1f` the knowledge probe reads {glue:text}`09_kappa_world_know_first:.0f` % in the first block and
+# {glue:text}`09_kappa_world_know_last:.0f` % in the last, the prediction probe {glue:text}`09_kappa_world_pred_first:.0f` and {glue:text}`09_kappa_world_pred_last:.0f` %. What a strength does differs by block and from world to world (by up to {glue:text}`09_kappa_world_spread:.0f` points of accuracy). In the table, KAPPA's block and strength are chosen on validation
+# entities. Five things to take along.
 #
 # 1. *Control.* At $q=0$ the model says the truth ({glue:text}`09_kappa_small_true_acc:.0f` % right), both probes are nearly one (mean angle
 #    {glue:text}`09_kappa_small_true_angle:.0f` degrees), and KAPPA leaves {glue:text}`09_kappa_small_true_kappa:.0f` % right.
-# 2. *The gap.* At $q$ = {glue:text}`09_kappa_world_q:.1f` the model is right in {glue:text}`09_kappa_small_mixed_acc:.0f` %, its knowledge probe in {glue:text}`09_kappa_small_mixed_probe:.0f` %, with an exclusion
-#    baseline of {glue:text}`09_kappa_small_mixed_exclusion:.0f` %. KAPPA, its block and strength chosen on other entities, reaches {glue:text}`09_kappa_small_mixed_kappa:.0f` %.
-# 3. *Perturbation alone may help, too.* Random knowledge probes at the same block and strength reach {glue:text}`09_kappa_small_mixed_random:.0f` %, probes of shuffled answers
-#    {glue:text}`09_kappa_small_mixed_shuffled:.0f` %: erasing a preference for what is false lets the second choice show. At $q=0$, where there is nothing to erase, random
-#    knowledge does harm. The gain of a method has to be measured against such controls.
-# 4. *The limit.* At $q=1$ multiple choice is never true. The knowledge probe has {glue:text}`09_kappa_small_false_probe:.0f` % against a baseline of
-#    {glue:text}`09_kappa_small_false_exclusion:.0f` %: what the model learnt in the free format reaches this state only in part, and no linear map can copy what is not there.
-# 5. *Angle is not gap.* In {numref}`09_kappa-fig-world-angles` the gap is largest at $q=1$, with a mean angle of {glue:text}`09_kappa_small_false_angle:.0f`
-#    degrees; at $q$ = {glue:text}`09_kappa_world_q:.1f` it is smaller, with {glue:text}`09_kappa_small_mixed_angle:.0f` degrees.
-#
+# 2. *The gap.* At $q$ = {glue:text}`09_kappa_world_q:.1f` the model is right in {glue:text}`09_kappa_small_mixed_acc:.0f` % (guessing: a third), its knowledge probe in
+#    {glue:text}`09_kappa_small_mixed_probe:.0f` %, with an exclusion baseline of {glue:text}`09_kappa_small_mixed_exclusion:.0f` %. KAPPA reaches {glue:text}`09_kappa_small_mixed_kappa:.0f` %.
+# 3. *How much of that is knowledge?* At the same block and strength random knowledge probes reach {glue:text}`09_kappa_small_mixed_random:.0f` %, those that
+#    are centred on the mean state {glue:text}`09_kappa_small_mixed_centred:.0f` %, probes of shuffled answers {glue:text}`09_kappa_small_mixed_shuffled:.0f` %. A perturbation
+#    alone may let the second choice show. So KAPPA's gain is what it has beyond the best of these. At $q=0$, where there is nothing to
+#    mend, the three have {glue:text}`09_kappa_small_true_random:.0f`, {glue:text}`09_kappa_small_true_centred:.0f` and {glue:text}`09_kappa_small_true_shuffled:.0f` %.
+# 4. *The limit.* At $q=1$ multiple choice is never true. The knowledge probe, trained on {glue:text}`09_kappa_world_training:.0f` entities, reads
+#    {glue:text}`09_kappa_small_false_probe:.0f` % all the same (baseline {glue:text}`09_kappa_small_false_exclusion:.0f` %), and KAPPA takes the model from {glue:text}`09_kappa_small_false_acc:.0f`
+#    to {glue:text}`09_kappa_small_false_kappa:.0f` %. Whether more is in the state than such a probe reads we do not know.
+# 5. *Angle is not gap.* In {numref}`09_kappa-fig-world-angles` the gap is {glue:text}`09_kappa_small_false_gap:.0f` % at $q=1$, with a mean angle of
+#    {glue:text}`09_kappa_small_false_angle:.0f` degrees; at $q$ = {glue:text}`09_kappa_world_q:.1f` it is {glue:text}`09_kappa_small_mixed_gap:.0f` %, with {glue:text}`09_kappa_small_mixed_angle:.0f` degrees.
 
 # %% [markdown]
 # ### A real model
 #
 # The claims are judged on SmolLM2-135M-Instruct {cite}`smollm2` (or the model of `language_model`). The questions come from
 # short lists of our own with three options each: which of three words is a bird (`category`), the capital of a country, its
-# continent, the opposite of a word, the past of an irregular verb. Wrong options are other items' answers. The sixth task is
-# CommonsenseQA {cite}`commonsenseqa2019`, cut to four options. Each item is asked in every rotation of its options, so that letters
+# continent, the opposite of a word, the past of an irregular verb. Wrong options are other items' answers. (So a past tense can be
+# told by its spelling alone: of three past tenses the right one mostly begins like the verb.) One more task is
+# CommonsenseQA {cite}`commonsenseqa2019`, cut to {glue:text}`09_kappa_most_options:.0f` options. Each item is asked in every rotation of its options, so that letters
 # are balanced; items, with all their rotations, are split into {glue:text}`09_kappa_train:.0f` for probes,
-# {glue:text}`09_kappa_validation:.0f` for choosing, and {glue:text}`09_kappa_test:.0f` for testing (with four options three quarters of
-# that, so that prompts are as many). In our lists no word of one part is in another. Prompts are plain text without a chat template. {glue:text}`09_kappa_tasks_asked`
+# {glue:text}`09_kappa_validation:.0f` for choosing, and {glue:text}`09_kappa_test:.0f` for testing (with more options than three in
+# proportion fewer, so that prompts are about as many). In our lists no option of one part is an option in another. Prompts are plain text without a chat template. {glue:text}`09_kappa_tasks_asked`
 #
 # What is chosen, and on what:
 #
 # - Probes are fitted on training items, with one penalty ($C$ = {glue:text}`09_kappa_penalty`).
-# - The knowledge probe that AGR refers to is that of the layer where it is best on validation items. The released code
-#   makes this choice on the test file.
-# - KAPPA is tried on validation items in one layer (the four best knowledge probes, five strengths) and in three and six layers from the
-#   best on (three strengths). CAA {cite}`caa2024`, one vector added in one layer, and DoLa {cite}`dola2024`, which contrasts the last layer with an early one, get exactly as
-#   many settings: {glue:text}`09_kappa_settings_tried`.
-# - Interventions act on the last token alone, after the block and before the final norm.
+# - The knowledge probe that AGR refers to is that of the layer where it is best on validation items. The released script for the
+#   geometry makes this choice on the test file; how the paper's tables were chosen we do not know.
+# - KAPPA is tried on validation items in one layer (of the best knowledge probes; layers tried: {glue:text}`09_kappa_candidates:.0f`,
+#   strengths: {glue:text}`09_kappa_alpha_number:.0f`) and in more from the best on (strengths: {glue:text}`09_kappa_several_number:.0f`; numbers of layers: {glue:text}`09_kappa_layer_counts`). CAA {cite}`caa2024`, one vector added in one layer, at the
+#   last token or at all tokens after the instruction, and DoLa {cite}`dola2024`, which contrasts the last layer with an early one, get
+#   exactly as many settings: {glue:text}`09_kappa_settings_tried`. CAA's answers are corrected like KAPPA's; DoLa's scores are on another scale, and are
+#   corrected by their own mean over training prompts.
+# - KAPPA acts on the last token alone, after the block and before the final norm.
 #
 # Test items are used for nothing but the numbers below.
 
@@ -672,7 +698,7 @@ writing = {"write": write, "special_tokens": False} if chat else {}
 def parts_of(name):
     """Items of a task for training, validation and test, by number."""
     sizes = np.array([train_items, validation_items, test_items])
-    if name in facts.TASKS:  # no word of one part is in another
+    if name in facts.TASKS:  # no option of one part is one of another
         lists = facts.split_items(name, sizes.tolist(), seed)
     else:
         if name == COMMONSENSE:
@@ -701,6 +727,12 @@ for name, value in (
     ("validation", validation_items),
     ("test", test_items),
     ("penalty", ", ".join(f"{C:g}" for C in penalties)),
+    ("size", lm.num_parameters() / 1e6),
+    ("most_options", most_options),
+    ("candidates", selection.candidates),
+    ("alpha_number", len(selection.alphas)),
+    ("several_number", len(selection.several_alphas)),
+    ("layer_counts", ", ".join(map(str, selection.layer_counts))),
     (
         "tasks_asked",
         f"All {len(tasks)} were asked."
@@ -731,10 +763,9 @@ symbols = {
     for k in {one.training.options for one in probes.values()}
 }
 rows = {k: controls.letter_rows(lm, ids) for k, ids in symbols.items()}
-evaluated, layers, guessed, flipped, halves, sides, own, gentle, hidden_test = (
-    {} for _ in range(9)
-)
-GENTLE = (0.25, 0.5)  # strengths for a follow-up
+evaluated, layers, guessed, flipped, halves = {}, {}, {}, {}, {}
+own, gentle, direct, hidden_test = {}, {}, {}, {}
+GENTLE = 0.5  # a smaller strength, for a follow-up
 first = next((name for name, one in probes.items() if one.pred), None)
 bar = tqdm(probes.items(), desc="test", leave=False, total=len(probes))
 for number, (name, learned) in enumerate(bar):
@@ -770,20 +801,21 @@ for number, (name, learned) in enumerate(bar):
             len(t.setting.layers) for t in learned.tried if t.setting.method == "KAPPA"
         ),
     )
-    gentle[name] = [
-        gap.calibrate(
-            test.answers(Kappa(learned.pairs(most.layers), alpha=alpha)), learned.mean
-        )
-        for alpha in GENTLE
-    ]
+    gentle[name] = gap.calibrate(
+        test.answers(Kappa(learned.pairs(most.layers), alpha=GENTLE)), learned.mean
+    )
+    one = learned.best("KAPPA", 1)
+    answers = test.answers(Kappa(learned.pairs(one.layers), alpha=one.strength))
+    change = answers - test.logits
+    direct[name] = (
+        controls.direct_effect(
+            learned, test, one.layers[0], one.strength, rows[test.options]
+        ),
+        change - change.mean(1, keepdims=True),
+    )
     if name == first:
-        one_layer = learned.best("KAPPA", 1).layers[0]
-        sides = {
-            "before": gap.calibrate(test.logits, learned.mean),
-            "after": gap.calibrate(
-                test.answers(Kappa(learned.pairs([one_layer]))), learned.mean
-            ),
-        }
+        one_layer = one.layers[0]
+        panels, says = answers_at(learned, test, one)
         first_test = test
 
 # %%
@@ -830,13 +862,17 @@ for claim in (
     "A12",
 ):
     if claim in found:
-        note_range(claim.lower(), found[claim], 2 if claim in ("A3", "A11") else 1)
+        note_range(claim.lower(), found[claim], {"A3": 2, "A11": 3}.get(claim, 1))
+    else:
+        note(claim.lower(), np.nan)
+        note(f"{claim.lower()}_range", "(not estimated in this run)")
 
 # %%
 table = []
 for name, task in evaluated.items():
     learned, base = probes[name], task.scores["base"]
     raw = hidden_test[name].logits.argmax(1)
+    spelt = [facts.spelling(item) for item in parts_of(name)[2].values()]
     table.append(
         {
             "task": name,
@@ -844,10 +880,14 @@ for name, task in evaluated.items():
             "training items": len(np.unique(learned.training.items)),
             "test items": len(np.unique(task.items)),
             "commonest letter": 100 * np.bincount(raw).max() / len(raw),
+            "commonest, corrected": 100
+            * np.bincount(base.picked).max()
+            / len(base.picked),
             "raw ACC": 100 * task.scores["uncorrected"].right.mean(),
             "ACC": 100 * base.right.mean(),
             "exclusion": 100 * gap.exclusion_baseline(base.right.mean(), task.options),
             "random labels": 100 * guessed[name].mean(),
+            "spelling": 100 * np.mean(spelt),
             "probe": 100 * task.scores["probe"].right.mean(),
             "AGR": 100 * base.agrees.mean(),
             "KLD": base.divergence.mean(),
@@ -857,6 +897,7 @@ for name, task in evaluated.items():
 gaps = pd.DataFrame(table).set_index("task")
 for column in (
     "commonest letter",
+    "commonest, corrected",
     "raw ACC",
     "ACC",
     "exclusion",
@@ -864,7 +905,42 @@ for column in (
     "probe",
     "AGR",
 ):
-    note(f"mean_{column.replace(' ', '_').lower()}", gaps[column].mean())
+    key = column.replace(",", "").replace(" ", "_").lower()
+    note(f"mean_{key}", gaps[column].mean())
+note("mean_chance", (100 / gaps["options"]).mean())
+single = {
+    name: estimates.estimates([task], seed=seed, resamples=resamples)["A1"]
+    for name, task in evaluated.items()
+}
+clear = [name for name, one in single.items() if one.low > 0]
+note("clear", len(clear))
+note(
+    "clear_names",
+    f"an interval above zero in {len(clear)}"
+    + (f" ({', '.join(clear)})" if clear else ""),
+)
+spelled = [name for name in gaps.index if gaps.loc[name, "spelling"] > 200 / 3]
+kept = [task for name, task in evaluated.items() if name not in spelled]
+rest = estimates.estimates(
+    kept or list(evaluated.values()), seed=seed, resamples=resamples
+)
+for claim in ("A1", "A4"):
+    if claim in rest:
+        note_range(f"{claim.lower()}_rest", rest[claim])
+if spelled and kept and "A4" in rest:
+    which, tell = ", ".join(f"*{name}*" for name in spelled), rest["A4"]
+    rates = ", ".join(f"{gaps.loc[name, 'spelling']:.1f}" for name in spelled)
+    reads = ", ".join(f"{gaps.loc[name, 'probe']:.1f}" for name in spelled)
+    parts = [
+        f"{which} can be answered by spelling. Without it KAPPA's gain is {tell.value:.0f} points [{tell.low:.0f}, {tell.high:.0f}].",
+        f"{which} is answered by spelling, too: the option that begins like the question's last word is right in {rates} % "
+        f"of its items, the probe in {reads} %. So a probe that is right there shows that the state holds letters of the "
+        "words, not that it knows grammar.",
+    ]
+else:
+    parts = ["spelling alone answers none of them.", "Spelling alone answers no task."]
+note("spelled_short", parts[0])
+note("spelled", parts[1])
 note("beaten", (gaps["probe"] > gaps["exclusion"]).sum())
 note("widest", (gaps["probe"] - gaps["exclusion"]).idxmax())
 note("widest_by", (gaps["probe"] - gaps["exclusion"]).max())
@@ -889,15 +965,22 @@ note(
     if dropped
     else "All tasks have one.",
 )
-gaps.round(1)
+gaps.round(1).rename(
+    columns={
+        name: f"{name} (%)"
+        for name in gaps.columns
+        if name not in ("options", "training items", "test items", "KLD", "layer")
+    }
+    | {"KLD": "KLD (nats)"}
+)
 
-# %% mystnb={"image": {"alt": "Bars for each task: accuracy of the model with raw letters and corrected for letter bias, the exclusion baseline, a probe trained on random labels, and the knowledge probe, with intervals."}, "figure": {"caption": "Accuracy on test items: the model, raw and corrected for its liking of letters; what 'not the model's letter' reaches; a probe of random answers; the knowledge probe. 95 % bootstrap intervals over items; dotted: chance. Re-makes, for small tasks, the paper's table of gaps.", "name": "09_kappa-fig-gap"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Bars for each task: accuracy of the model with raw letters and corrected for letter bias, the exclusion baseline, a probe trained on random labels, and the knowledge probe, with intervals."}, "figure": {"caption": "Accuracy on test items: the model, raw and corrected for its liking of letters; the exclusion baseline, which is the better of the model's letter and any letter but it; a probe of random answers; the knowledge probe. 95 % bootstrap intervals over items for the model and the knowledge probe; dotted: chance. Re-makes, for small tasks, the paper's table of gaps.", "name": "09_kappa-fig-gap"}} tags=["hide-input"]
 fig, ax = plotting.figure(width="wide", height=3.8)
 bars = ("raw ACC", "ACC", "exclusion", "random labels", "probe")
 labels = (
     "model, raw",
     "model, corrected",
-    "not the model's letter",
+    "exclusion baseline",
     "probe of random labels",
     "knowledge probe",
 )
@@ -911,7 +994,8 @@ for number, (column, label) in enumerate(zip(bars, labels, strict=True)):
             low, high = stats.bootstrap_interval(
                 np.mean, 100 * right, seed=seed, resamples=resamples
             ).interval
-            ax.plot([place] * 2, [low, high], color="0.2", linewidth=1)
+            ax.plot([place] * 2, [low, high], color="white", linewidth=3.2)
+            ax.plot([place] * 2, [low, high], color="black", linewidth=1.4)
 for place, k in enumerate(gaps["options"]):
     ax.plot([place - 0.45, place + 0.45], [100 / k] * 2, ":", color="0.2", linewidth=1)
 ax.set_xticks(range(len(gaps)), gaps.index)
@@ -921,17 +1005,19 @@ fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 plt.show()
 
 # %% [markdown]
-# **Letters** ({numref}`09_kappa-fig-gap`). The raw model is hardly answering: its commonest letter makes up {glue:text}`09_kappa_mean_commonest_letter:.0f` % of its
-# answers, on average over tasks. Subtracting the mean logits of training prompts makes the letters about equally
-# frequent; its accuracy then is {glue:text}`09_kappa_mean_acc:.1f` % ({glue:text}`09_kappa_mean_raw_acc:.1f` % raw). All that follows is about corrected answers.
-# {glue:text}`09_kappa_dropped`
+# **Letters** ({numref}`09_kappa-fig-gap`). The raw model's commonest letter makes up
+# {glue:text}`09_kappa_mean_commonest_letter:.0f` % of its answers, on average over tasks. After subtraction of the mean logits of training prompts it is
+# {glue:text}`09_kappa_mean_commonest_corrected:.0f` % (equal shares would be {glue:text}`09_kappa_mean_chance:.0f`), and accuracy {glue:text}`09_kappa_mean_acc:.1f` % ({glue:text}`09_kappa_mean_raw_acc:.1f` % raw). All that follows is about corrected
+# answers. {glue:text}`09_kappa_dropped`
 #
 # **The gap.** The knowledge probe is right for {glue:text}`09_kappa_mean_probe:.1f` % of test prompts, a probe of random answers {cite}`hewittliang2019` for
-# {glue:text}`09_kappa_mean_random_labels:.1f` %, and the exclusion baseline {eq}`09_kappa-eq-exclusion` is {glue:text}`09_kappa_mean_exclusion:.1f` %. Over the baseline the probe is
-# {glue:text}`09_kappa_a1:.1f` points {glue:text}`09_kappa_a1_range` ahead (A1), in {glue:text}`09_kappa_beaten:.0f` of {glue:text}`09_kappa_tasks:.0f` tasks; most in
-# {glue:text}`09_kappa_widest` by {glue:text}`09_kappa_widest_by:.1f`, least in {glue:text}`09_kappa_narrowest` by {glue:text}`09_kappa_narrowest_by:.1f`. The model agrees with it in
-# {glue:text}`09_kappa_mean_agr:.1f` % of its answers. The mean divergence is {glue:text}`09_kappa_kld:.2f` nats; with the released code's
-# second softmax it would be {glue:text}`09_kappa_kld_released:.2f`.
+# {glue:text}`09_kappa_mean_random_labels:.1f` %, and the exclusion baseline {eq}`09_kappa-eq-exclusion` is {glue:text}`09_kappa_mean_exclusion:.1f` %. Over the baseline the
+# probe is {glue:text}`09_kappa_a1:.1f` points {glue:text}`09_kappa_a1_range` ahead (A1), with a value above zero in {glue:text}`09_kappa_beaten:.0f` of {glue:text}`09_kappa_tasks:.0f` tasks and {glue:text}`09_kappa_clear_names`; most
+# in *{glue:text}`09_kappa_widest`* by {glue:text}`09_kappa_widest_by:.1f`, least in *{glue:text}`09_kappa_narrowest`* by {glue:text}`09_kappa_narrowest_by:.1f`. The model agrees with it in {glue:text}`09_kappa_mean_agr:.1f` % of its
+# answers. The mean divergence is {glue:text}`09_kappa_kld:.2f` nats; with the released code's second softmax it would be {glue:text}`09_kappa_kld_released:.2f`.
+#
+# **Spelling.** {glue:text}`09_kappa_spelled` Without tasks of that kind A1 is {glue:text}`09_kappa_a1_rest:.1f` {glue:text}`09_kappa_a1_rest_range` and A4, KAPPA's gain, {glue:text}`09_kappa_a4_rest:.1f`
+# {glue:text}`09_kappa_a4_rest_range`.
 #
 # Say "a linear map from the state to the right letter exists and generalises to new words", not "the model knows". The
 # probe is trained on {glue:text}`09_kappa_train:.0f` labelled items, of which the model has seen none.
@@ -983,9 +1069,28 @@ flip_rho = pd.Series(np.concatenate([one.angles for one in flipped.values()])).c
     pd.Series(np.concatenate([one.gaps for one in flipped.values()])), method="spearman"
 )
 note("flip_rho", flip_rho)
-geometry_table.round(2)
+for short, right in (
+    ("err", [task.scores["base"].right.mean() for task in able]),
+    ("world_err", small["ACC"]),
+):
+    note(f"{short}_low", 100 * (1 - np.max(right)))
+    note(f"{short}_high", 100 * (1 - np.min(right)))
+note(
+    "world_flip_rho",
+    pd.Series(np.concatenate([one.angles for one in world_null])).corr(
+        pd.Series(np.concatenate([one.gaps for one in world_null])), method="spearman"
+    ),
+)
+geometry_table.round(2).rename(
+    columns={
+        name: f"{name} (degrees)"
+        for name in geometry_table.columns
+        if "CKA" not in name and name != "layer" and not name.startswith("gap")
+    }
+    | {name: f"{name} (%)" for name in ("gap", "gap, flipped")}
+)
 
-# %% mystnb={"image": {"alt": "Three panels over the blocks of the model. Accuracy of knowledge and prediction probes with the model's accuracy as a line; mean principal angle with the band of random subspaces; linear CKA with the band of random bases. Thin lines are tasks, thick lines their means."}, "figure": {"caption": "Block by block on test items: accuracy of the probes (prediction probes against the model's corrected answers), mean principal angle, CKA. Thin: single tasks; thick: their mean; grey: middle 95 % of random subspaces; the line at the left: the model's own accuracy. Re-makes the paper's figures 8 and 9.", "name": "09_kappa-fig-layers"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Three panels over the blocks of the model. Accuracy of knowledge and prediction probes with the model's accuracy as a line; mean principal angle with the band of random subspaces; linear CKA with the band of random bases. Thin lines are tasks, thick lines their means."}, "figure": {"caption": "Block by block on test items: accuracy of the probes (prediction probes against the model's corrected answers), mean principal angle, CKA. Thin: single tasks; thick: their mean; grey: middle 95 % of random subspaces, of all tasks together; the scale of angles starts at 0; the line at the left: the model's own accuracy. Re-makes the paper's figures 8 and 9.", "name": "09_kappa-fig-layers"}} tags=["hide-input"]
 fig, axes = plotting.figure(1, 3, width="wide", height=3.6)
 shown = [layers[task.name] for task in able]
 for ax, kinds, scale, label in (
@@ -1041,21 +1146,23 @@ ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-layers` follows both probes through the model: knowledge is readable from the middle on, the model's answer towards the end, and
-# the angle is about the same everywhere, also where the knowledge probe is at chance. The mean angle at the knowledge probe's layer is {glue:text}`09_kappa_angle:.0f` degrees; for random subspaces of this width it is
-# {glue:text}`09_kappa_angle_random:.0f`. That looks like the paper's "nearly orthogonal". But how far apart are two fits of the *same*
-# thing? On disjoint halves of the training items two knowledge probes are {glue:text}`09_kappa_angle_within:.1f` degrees apart, two prediction
-# probes {glue:text}`09_kappa_angle_within_pred:.1f`, knowledge and prediction {glue:text}`09_kappa_angle_across:.1f`. Two fits of one thing differ the more, the noisier its labels are. So
-# knowledge and prediction are distinct, as far as angles can tell, if they are further apart than *either* is from itself: task by task the
-# excess is {glue:text}`09_kappa_a2:.1f` degrees {glue:text}`09_kappa_a2_range` on average (A2). Over knowledge alone, as we first had it, it is
-# {glue:text}`09_kappa_a2_first:.1f`. With many more dimensions than
-# prompts, an angle alone says little. CKA, which weighs directions by how much states vary along them, is {glue:text}`09_kappa_cka:.2f` (random bases
-# {glue:text}`09_kappa_cka_random:.2f`).
+# {numref}`09_kappa-fig-layers` follows both probes through the model. At the knowledge probe's layer the mean angle is {glue:text}`09_kappa_angle:.0f`
+# degrees; for random subspaces of this width it is {glue:text}`09_kappa_angle_random:.0f`. The paper has: {glue:text}`09_kappa_paper_angle`. But how far apart are two fits of
+# the *same* thing? On disjoint halves of the training items two knowledge probes are {glue:text}`09_kappa_angle_within:.1f` degrees apart, two prediction
+# probes {glue:text}`09_kappa_angle_within_pred:.1f`, knowledge and prediction {glue:text}`09_kappa_angle_across:.1f`. That much comes from the fit alone. Two fits of one
+# thing differ the more, the noisier its labels are; knowledge and prediction are distinct, as far as angles can tell, if they are
+# further apart than *either* is from itself: task by task the excess is {glue:text}`09_kappa_a2:.1f` degrees {glue:text}`09_kappa_a2_range` on average (A2). Over knowledge
+# alone, as we first had it, it is {glue:text}`09_kappa_a2_first:.1f`.
 #
-# Over tasks ({numref}`09_kappa-fig-angles`), angle and gap correlate with {glue:text}`09_kappa_a3:.2f` {glue:text}`09_kappa_a3_range` (A3; the paper has {glue:text}`09_kappa_paper_a3:.3f` over eight
-# benchmarks). Part of such a correlation is mechanical: if $\tilde y=y$ on every item, the two fits are one and the angle is zero;
-# any disagreement opens it. The small marks show it: models that answer right except at random, as often as the real one does, have a mean angle of
-# {glue:text}`09_kappa_angle_flipped:.0f` degrees, and a correlation of {glue:text}`09_kappa_flip_rho:.2f` over all such draws.
+# CKA, which weighs directions by how much states vary along them, is {glue:text}`09_kappa_cka:.2f`, that of random bases {glue:text}`09_kappa_cka_random:.2f`. A2's rule tests
+# the angle only; for its other half, compare these two with each other and with the paper's.
+#
+# Over tasks ({numref}`09_kappa-fig-angles`), angle and gap correlate with {glue:text}`09_kappa_a3:.2f` {glue:text}`09_kappa_a3_range` (A3; the paper has {glue:text}`09_kappa_paper_a3:.3f` over
+# eight benchmarks). The small marks are models that answer right except at random, as often as the real one errs. Their mean angle is
+# {glue:text}`09_kappa_angle_flipped:.0f` degrees, next to the real ones' {glue:text}`09_kappa_angle:.0f`: where the two are close, the angle says no more than that answers are
+# wrong that often. Angle and gap of the small marks correlate with {glue:text}`09_kappa_flip_rho:.2f` here, where tasks err in {glue:text}`09_kappa_err_low:.0f` to {glue:text}`09_kappa_err_high:.0f` % of prompts,
+# and with {glue:text}`09_kappa_world_flip_rho:.2f` in the small worlds, where models err in {glue:text}`09_kappa_world_err_low:.0f` to {glue:text}`09_kappa_world_err_high:.0f` %. So a correlation may come from error rates
+# alone: if the model were always right, both fits would be one and angle and gap zero.
 #
 # ### Closing the gap
 
@@ -1064,46 +1171,103 @@ plt.show()
 def row(label, name, pick=None):
     """One line of the table of methods."""
     right, agrees = averaged(name, "right", pick), averaged(name, "agrees", pick)
+    commonest = []
+    for task in able:
+        picked = (
+            task.scores[name].picked if pick is None else task.scores[name].picked[pick]
+        )
+        counts = [np.bincount(one).max() for one in np.atleast_2d(picked)]
+        commonest.append(100 * np.mean(counts) / picked.shape[-1])
     return {
         "method": label,
-        "ACC": right.value,
+        "ACC (%)": right.value,
         "low": right.low,
         "high": right.high,
-        "AGR": agrees.value,
-        "KLD": averaged(name, "divergence", pick, 1).value,
-        "moved": averaged(name, "moved", pick, 1).value,
+        "commonest letter (%)": np.mean(commonest),
+        "AGR (%)": agrees.value,
+        "KLD to the probe (nats)": averaged(name, "divergence", pick, 1).value,
+        "KL to the model (nats)": averaged(name, "moved", pick, 1).value,
     }
 
 
-methods = [row("no intervention", "base"), row("KAPPA", "KAPPA")]
-methods += [row(name, name) for name in several]
-methods += [row(name, name) for name in ("CAA", "DoLa") if name in able[0].scores]
-methods += [
-    row("released form, one layer", "released", 0),
-    row("released form, most layers", "released", 1),
-    row("random knowledge", "random"),
-    row("shuffled knowledge", "shuffled"),
-    row("reversed knowledge", "reversed"),
-    row("the probe's answer itself", "probe"),
+methods = [
+    ("no intervention", "base", "base", None),
+    ("KAPPA", "kappa", "KAPPA", None),
+    *((name, "", name, None) for name in several),
+    ("CAA", "caa", "CAA", None),
+    ("DoLa", "dola", "DoLa", None),
+    ("released form, one layer", "released_one", "released", 0),
+    ("released form, most layers", "released_most", "released", 1),
+    ("random knowledge, no bias", "random", "random", None),
+    ("random knowledge, centred", "centred", "random, centred", None),
+    ("shuffled knowledge", "shuffled", "shuffled", None),
+    ("reversed knowledge", "reversed", "reversed", None),
+    ("the probe's answer itself", "probe", "probe", None),
+    ("raw letters, no intervention", "uncorrected", "uncorrected", None),
+    ("raw letters, KAPPA", "kappa_raw", "KAPPA, uncorrected", None),
 ]
-methods = pd.DataFrame(methods).set_index("method")
-for label, short in (
-    ("no intervention", "base"),
-    ("KAPPA", "kappa"),
-    (several[0], "one"),
-    (several[-1], "most"),
-    ("CAA", "caa"),
-    ("DoLa", "dola"),
-    ("released form, one layer", "released_one"),
-    ("released form, most layers", "released_most"),
-    ("random knowledge", "random"),
-    ("shuffled knowledge", "shuffled"),
-    ("reversed knowledge", "reversed"),
-    ("the probe's answer itself", "probe"),
+lines = []
+for label, short, name, pick in methods:
+    if name in able[0].scores:
+        lines.append(row(label, name, pick))
+        if short:
+            note(f"{short}_acc", lines[-1]["ACC (%)"])
+methods = pd.DataFrame(lines).set_index("method")
+for key, label, column in (
+    ("base_agr", "no intervention", "AGR (%)"),
+    ("kappa_agr", "KAPPA", "AGR (%)"),
+    ("shuffled_agr", "shuffled knowledge", "AGR (%)"),
+    ("random_letter", "random knowledge, no bias", "commonest letter (%)"),
+    ("uncorrected_letter", "raw letters, no intervention", "commonest letter (%)"),
+    ("kappa_raw_letter", "raw letters, KAPPA", "commonest letter (%)"),
+    ("kappa_moved", "KAPPA", "KL to the model (nats)"),
+    ("random_moved", "random knowledge, no bias", "KL to the model (nats)"),
 ):
-    if label in methods.index:
-        for column in ("ACC", "AGR", "KLD", "moved"):
-            note(f"{short}_{column.lower()}", methods.loc[label, column])
+    note(key, methods.loc[label, column])
+best_control = max(
+    ("random", "random, centred", "shuffled"), key=lambda name: averaged(name).value
+)
+note("control_acc", averaged(best_control).value)
+mean_score = {
+    name: np.mean([task.scores[name].right.mean(axis=-1).mean() for task in able])
+    for name in ("KAPPA", "probe", "KAPPA, uncorrected", "uncorrected")
+}
+surely = sum(
+    stats.bootstrap_interval(
+        np.mean,
+        estimates.per_item(
+            task,
+            task.scores["KAPPA"].right.astype(float) - task.scores["probe"].right,
+        ),
+        seed=seed,
+        resamples=resamples,
+    ).low
+    > 0
+    for task in able
+)
+ahead = [
+    f"*{task.name}* ({100 * task.scores['KAPPA'].right.mean():.1f} against {100 * task.scores['probe'].right.mean():.1f} %)"
+    for task in able
+    if task.scores["KAPPA"].right.mean() > task.scores["probe"].right.mean()
+]
+note(
+    "beyond_probe",
+    f"KAPPA is above it in {', '.join(ahead)}, with an interval of the difference above zero in {surely}."
+    if ahead
+    else "KAPPA is above it in no task.",
+)
+same_probe = sum(
+    task.settings["KAPPA"].layers == (probes[task.name].layer,) for task in able
+)
+note("same_probe", same_probe)
+note(
+    "raw_tells",
+    "So what the model writes hardly changes; what KAPPA moves here is the corrected choice."
+    if mean_score["KAPPA, uncorrected"] - mean_score["uncorrected"]
+    < 0.5
+    * (mean_score["KAPPA"] - np.mean([t.scores["base"].right.mean() for t in able]))
+    else "So the raw letter takes up a good part of the gain.",
+)
 tried = {
     method: sum(one.setting.method == method for one in probes[able[0].name].tried)
     for method in ("KAPPA", "CAA", "DoLa")
@@ -1116,24 +1280,34 @@ methods.round(2)
 # %%
 chosen = {
     task.name: {
-        name: f"{'-'.join(map(str, dict.fromkeys((one.layers[0], one.layers[-1]))))}: {one.strength:g}"
+        f"{name} (layers: {'threshold' if name == 'DoLa' else 'strength'})": f"{'-'.join(map(str, dict.fromkeys((one.layers[0], one.layers[-1]))))}: {one.strength:g}"
         for name, one in task.settings.items()
         if name != "baseline"
     }
     for task in able
 }
 note("kappa_sizes", ", ".join(str(len(task.settings["KAPPA"].layers)) for task in able))
-note("caa_better", sum(task.settings["baseline"].method == "CAA" for task in able))
+signs = [task.settings["CAA"].strength for task in able if "CAA" in task.settings]
+picked = ", ".join(f"{value:g}" for value in signs)
+note(
+    "caa_tells",
+    f"The multipliers that validation picks for CAA are {picked}, task by task"
+    + (
+        ": of both signs, as if picked from noise."
+        if len(set(np.sign(signs))) > 1
+        else "."
+    ),
+)
 pd.DataFrame(chosen).T
 
-# %% mystnb={"image": {"alt": "For each task and their mean, accuracy as points with intervals: no intervention, KAPPA, CAA, DoLa, random knowledge, shuffled knowledge, and the knowledge probe itself."}, "figure": {"caption": "Accuracy on test items at the settings chosen on validation, 95 % bootstrap intervals over items; last column: mean over tasks. The two controls are means over draws at KAPPA's own layers and strength. Re-makes the paper's main table, on our tasks.", "name": "09_kappa-fig-methods"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "For each task and their mean, accuracy as points with intervals: no intervention, KAPPA, CAA, DoLa, random knowledge about the mean state, shuffled knowledge, and the knowledge probe itself."}, "figure": {"caption": "Accuracy on test items at the settings chosen on validation, 95 % bootstrap intervals over items; last column: mean over tasks. Controls are means over draws at KAPPA's own layers and strength; one that names the same letter throughout has chance and next to no interval. Re-makes the paper's main table, on our tasks.", "name": "09_kappa-fig-methods"}} tags=["hide-input"]
 fig, ax = plotting.figure(width="wide", height=4.2)
 lines = {
     "no intervention": "base",
     "KAPPA": "KAPPA",
     "CAA": "CAA",
     "DoLa": "DoLa",
-    "random knowledge": "random",
+    "random knowledge, centred": "random, centred",
     "shuffled knowledge": "shuffled",
     "the probe's answer": "probe",
 }
@@ -1172,29 +1346,36 @@ fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-methods`: KAPPA, at the layers and strength that are best on validation, lifts accuracy from {glue:text}`09_kappa_base_acc:.1f` to
-# {glue:text}`09_kappa_kappa_acc:.1f` %, by {glue:text}`09_kappa_a4:.1f` points {glue:text}`09_kappa_a4_range` (A4), and agreement from {glue:text}`09_kappa_base_agr:.1f` to {glue:text}`09_kappa_kappa_agr:.1f` %, by
-# {glue:text}`09_kappa_a4b:.1f` {glue:text}`09_kappa_a4b_range` (A4b).
+# {numref}`09_kappa-fig-methods`: KAPPA, at the layers and strength that are best on validation, takes accuracy from {glue:text}`09_kappa_base_acc:.1f` to
+# {glue:text}`09_kappa_kappa_acc:.1f` %, by {glue:text}`09_kappa_a4:.1f` points {glue:text}`09_kappa_a4_range` (A4), and agreement from {glue:text}`09_kappa_base_agr:.1f` to {glue:text}`09_kappa_kappa_agr:.1f` %, by {glue:text}`09_kappa_a4b:.1f`
+# {glue:text}`09_kappa_a4b_range` (A4b).
 #
-# **Read these two honestly.** AGR counts agreement with the probe that drives the shift: it *has to* rise if the network
-# passes the shift on, whatever the probe knows. Accuracy is the independent evidence. And giving the probe's answer
-# directly, with no shift at all, has {glue:text}`09_kappa_probe_acc:.1f` %: KAPPA brings the model towards a classifier that you have to train anyway.
-# What you buy beyond the classifier is that the *model* says it, in its own words, with everything that follows.
+# **Read these two honestly.** AGR counts agreement with the knowledge probe, and a probe of the same labels (in {glue:text}`09_kappa_same_probe:.0f` of
+# {glue:text}`09_kappa_able:.0f` tasks the very same one) drives the shift: it *has to* rise if the network passes the shift on, whatever the probe knows.
+# Accuracy is the independent evidence. And giving the probe's answer directly, with no shift at all, has {glue:text}`09_kappa_probe_acc:.1f` %: KAPPA brings
+# the model towards a classifier that you have to train anyway. {glue:text}`09_kappa_beyond_probe`
 #
-# **Is it the knowledge?** Where a model errs more often than chance, erasing its preference already helps. Random knowledge probes
-# of the same norm, at the same layers and strength, give {glue:text}`09_kappa_random_acc:.1f` %, probes of shuffled answers {glue:text}`09_kappa_shuffled_acc:.1f` %, reversed
-# knowledge {glue:text}`09_kappa_reversed_acc:.1f` %. KAPPA less the better of the first two is {glue:text}`09_kappa_a12:.1f` points {glue:text}`09_kappa_a12_range` (A12).
+# **What the model writes.** The last two rows of the table are the raw letters, which `generate` would write. Without an intervention one
+# letter makes up {glue:text}`09_kappa_uncorrected_letter:.0f` % of them, with KAPPA {glue:text}`09_kappa_kappa_raw_letter:.0f` %; accuracy is {glue:text}`09_kappa_uncorrected_acc:.1f` and
+# {glue:text}`09_kappa_kappa_raw_acc:.1f` %. KAPPA moves the letters' distribution by {glue:text}`09_kappa_kappa_moved:.3f` nats. {glue:text}`09_kappa_raw_tells`
 #
-# **Baselines.** CAA reaches {glue:text}`09_kappa_caa_acc:.1f` % and DoLa {glue:text}`09_kappa_dola_acc:.1f` %; KAPPA less the one that is better on validation
-# is {glue:text}`09_kappa_a5:.1f` points {glue:text}`09_kappa_a5_range` (A5). This is not a fair fight and cannot be: with balanced orders one fixed vector has no
-# letter to point to, and DoLa uses no labels. The letters' correction is the un-intervened model's; after DoLa, whose scores are differences, it leaves one
-# letter in front (a correction of its own is among the follow-ups). It tells that the shift must depend on the question, not that KAPPA is a good classifier.
+# **Is it the knowledge?** Where a model errs more often than chance, erasing its preference already helps (here it
+# is right in {glue:text}`09_kappa_base_acc:.1f` %, guessing in {glue:text}`09_kappa_mean_chance:.1f`). Random knowledge probes
+# without a bias name one letter for {glue:text}`09_kappa_random_letter:.0f` % of prompts and move the letters' distribution by {glue:text}`09_kappa_random_moved:.2f` nats, KAPPA
+# by {glue:text}`09_kappa_kappa_moved:.2f`; the nearer that share is to all, the nearer they are to chance by construction: {glue:text}`09_kappa_random_acc:.1f` %. The controls that count are random probes that are centred on the mean state,
+# {glue:text}`09_kappa_centred_acc:.1f` %, and probes of shuffled answers, {glue:text}`09_kappa_shuffled_acc:.1f` %. Reversed knowledge gives {glue:text}`09_kappa_reversed_acc:.1f` %. KAPPA less the
+# best of the first three is {glue:text}`09_kappa_a12:.1f` points {glue:text}`09_kappa_a12_range` (A12).
 #
-# **Layers.** The chosen numbers of layers are {glue:text}`09_kappa_kappa_sizes` (task by task). Six layers less one, each at its best setting, is
+# **Baselines.** CAA reaches {glue:text}`09_kappa_caa_acc:.1f` % and DoLa {glue:text}`09_kappa_dola_acc:.1f` %; KAPPA less the one that is better on validation is {glue:text}`09_kappa_a5:.1f` points
+# {glue:text}`09_kappa_a5_range` (A5). This is not a fair fight and cannot be: with balanced orders one fixed vector has no letter to point to, and DoLa uses
+# no labels. {glue:text}`09_kappa_caa_tells` What
+# A5 shows is that the shift must depend on the question, not that KAPPA is a good classifier.
+#
+# **Layers.** The chosen numbers of layers are {glue:text}`09_kappa_kappa_sizes` (task by task). The most layers less one, each at its best setting, is
 # {glue:text}`09_kappa_a6:.1f` points {glue:text}`09_kappa_a6_range` (A6).
 #
 # **The released form.** With the transpose, Frobenius norms and $w$ as released it reaches {glue:text}`09_kappa_released_one_acc:.1f` % in one layer and
-# {glue:text}`09_kappa_released_most_acc:.1f` % in the most layers; nothing was tuned for it.
+# {glue:text}`09_kappa_released_most_acc:.1f` % in the most layers; nothing was tuned for it, and its probes are ours, not those it was made for.
 #
 # Who is turned?
 
@@ -1203,7 +1384,11 @@ counts = sum(curves.flips(task) for task in able)
 note("right_to_wrong", counts[:, 1, 0].sum())
 note("wrong_to_right", counts[:, 0, 1].sum())
 note("flips_prompts", counts.sum())
-note("probe_wrong_flips", counts[0, 1, 0])
+for p, probe in enumerate(("wrong", "right")):
+    note(f"probe_{probe}_lost", counts[p, 1, 0])
+    note(f"probe_{probe}_had", counts[p, 1].sum())
+    note(f"probe_{probe}_mended", counts[p, 0, 1])
+    note(f"probe_{probe}_lacked", counts[p, 0].sum())
 pd.DataFrame(
     [
         {
@@ -1216,25 +1401,19 @@ pd.DataFrame(
     ]
 ).set_index(["probe", "before"])
 
-# %% mystnb={"image": {"alt": "Two scatter plots for one task of the real model: the knowledge probe's margin of the right option against the prediction probe's, before and after the shift, with marks for right and wrong answers of the model."}, "figure": {"caption": "The same picture as for the small world, for the first task of the real model: $\\alpha=1$ in the one layer that is best on validation. Not a figure of the paper.", "name": "09_kappa-fig-real-margins"}} tags=["hide-input"]
-found_margins = curves.margins(probes[first], first_test, one_layer)
-draw_margins(
-    {
-        "before the shift": (found_margins.know, found_margins.pred),
-        "after it": (found_margins.know, found_margins.pred_after),
-    },
-    [gap.hits(logits, first_test.labels) for logits in sides.values()],
-)
+# %% mystnb={"image": {"alt": "Three scatter plots for one task of the real model: the knowledge probe's margin of the right option against the prediction probe's, before the shift, after it, and after a stronger one, with marks for right and wrong answers of the model."}, "figure": {"caption": "The same picture as for the small world, for the first task of the real model: $\\alpha=1$ and the chosen $\\alpha$ in the one layer that is best on validation. Not a figure of the paper.", "name": "09_kappa-fig-real-margins"}} tags=["hide-input"]
+draw_margins(panels, says, first_test.labels)
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-real-margins` is the first figure again, with a real model. Of {glue:text}`09_kappa_flips_prompts:.0f` test prompts KAPPA turns {glue:text}`09_kappa_wrong_to_right:.0f` from wrong to right and
-# {glue:text}`09_kappa_right_to_wrong:.0f` from right to wrong; of the latter, the probe is wrong in {glue:text}`09_kappa_probe_wrong_flips:.0f`. Where the probe errs, KAPPA makes
-# the model err.
+# {numref}`09_kappa-fig-real-margins` is the first figure again, with a real model. Of {glue:text}`09_kappa_flips_prompts:.0f` test prompts KAPPA turns
+# {glue:text}`09_kappa_wrong_to_right:.0f` from wrong to right and {glue:text}`09_kappa_right_to_wrong:.0f` from right to wrong. Where the probe errs, {glue:text}`09_kappa_probe_wrong_lost:.0f` of
+# {glue:text}`09_kappa_probe_wrong_had:.0f` right answers are lost and {glue:text}`09_kappa_probe_wrong_mended:.0f` of {glue:text}`09_kappa_probe_wrong_lacked:.0f` wrong ones mended; where it is right,
+# {glue:text}`09_kappa_probe_right_lost:.0f` of {glue:text}`09_kappa_probe_right_had:.0f` are lost and {glue:text}`09_kappa_probe_right_mended:.0f` of {glue:text}`09_kappa_probe_right_lacked:.0f` mended.
 #
 # ### Strength
 
-# %% mystnb={"image": {"alt": "Three panels of accuracy and agreement with bands: against alpha in one layer, against alpha in the most layers, and against beta in one layer, with the levels without intervention."}, "figure": {"caption": "Accuracy (circles) and agreement (squares) against strength, means over tasks with 95 % bootstrap intervals over items: $\\alpha$ in one layer, $\\alpha$ in the most layers, and $\\beta$ in one layer at $\\alpha=1$ (in units of the median absolute centred knowledge logit). Horizontal: no intervention. Re-makes the paper's curves over $\\alpha$ and $\\beta$.", "name": "09_kappa-fig-strength"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Three panels of accuracy and agreement with bands: against alpha in one layer, against alpha in the most layers, and against beta in one layer, with the levels without intervention."}, "figure": {"caption": "Accuracy (circles) and agreement (squares) against strength, means over tasks with 95 % bootstrap intervals over items: $\\alpha$ in one layer, $\\alpha$ in the most layers, and $\\beta$ in one layer at $\\alpha=1$ (in units of the median absolute centred knowledge logit). Values are evenly spaced. Horizontal: no intervention. Re-makes the paper's curves over $\\alpha$ and $\\beta$.", "name": "09_kappa-fig-strength"}} tags=["hide-input"]
 fig, axes = plotting.figure(1, 3, width="wide", height=3.6, sharey=True)
 panels = (
     ("alpha", alphas, r"$\alpha$, one layer"),
@@ -1273,46 +1452,47 @@ note("alpha_first_agr", strength["alpha", "AGR"][0])
 note("alpha_last_acc", strength["alpha", "ACC"][-1])
 note("alpha_first_acc", strength["alpha", "ACC"][0])
 note("runaway_acc", strength["alpha, all layers", "ACC"][-1])
-note("runaway_agr", strength["alpha, all layers", "AGR"][-1])
-note("most_first_acc", strength["alpha, all layers", "ACC"][0])
+in_most = strength["alpha, all layers", "AGR"]
+note("most_agr", ", ".join(f"{value:.0f}" for value in in_most))
+note("most_peak", alphas[int(np.argmax(in_most))])
 note("alpha_first", alphas[0])
 note("alpha_last", alphas[-1])
-most = max(
-    (task.settings[several[-1]] for task in able), key=lambda one: len(one.layers)
-)
 radius = [
     curves.radii(probes[task.name], task.settings[several[-1]].layers, 1.0)
     for task in able
 ]
 note("radius", np.mean([one.mean() for one in radius]))
-note("radius_most", np.max([one.max() for one in radius]))
 note("radius_last", alphas[-1] * np.mean([one.mean() for one in radius]))
 note("beta_last_agr", strength["beta", "AGR"][-1])
 note("beta_first_agr", strength["beta", "AGR"][0])
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-strength`: in one layer AGR goes from {glue:text}`09_kappa_alpha_first_agr:.1f` % at $\alpha$ = {glue:text}`09_kappa_alpha_first:.0f` to {glue:text}`09_kappa_alpha_last_agr:.1f` % at {glue:text}`09_kappa_alpha_last:.0f`, accuracy from
-# {glue:text}`09_kappa_alpha_first_acc:.1f` to {glue:text}`09_kappa_alpha_last_acc:.1f` %. The smallest change of AGR between neighbours on the grid is
-# {glue:text}`09_kappa_a7:.1f` points {glue:text}`09_kappa_a7_range` (A7); for $\beta$, from {glue:text}`09_kappa_beta_first_agr:.1f` to {glue:text}`09_kappa_beta_last_agr:.1f` %, it is
-# {glue:text}`09_kappa_a7b:.1f` {glue:text}`09_kappa_a7b_range` (A7b). (An interval of a smallest of four lies low, the null of -2 points allows for it.)
+# {numref}`09_kappa-fig-strength`: in one layer AGR goes from {glue:text}`09_kappa_alpha_first_agr:.1f` % at $\alpha$ = {glue:text}`09_kappa_alpha_first:.0f` to
+# {glue:text}`09_kappa_alpha_last_agr:.1f` % at {glue:text}`09_kappa_alpha_last:.0f`, accuracy from {glue:text}`09_kappa_alpha_first_acc:.1f` to {glue:text}`09_kappa_alpha_last_acc:.1f` %. The smallest change of AGR
+# between neighbours on the grid is {glue:text}`09_kappa_a7:.1f` points {glue:text}`09_kappa_a7_range` (A7); for $\beta$, from {glue:text}`09_kappa_beta_first_agr:.1f` to {glue:text}`09_kappa_beta_last_agr:.1f` %, it
+# is {glue:text}`09_kappa_a7b:.1f` {glue:text}`09_kappa_a7b_range` (A7b). The null lies a little below zero, so that a curve that rises and then stays level counts as monotone.
 #
-# In the most layers the same strengths end at {glue:text}`09_kappa_runaway_acc:.1f` % of right answers and {glue:text}`09_kappa_runaway_agr:.1f` % agreement at $\alpha$ = {glue:text}`09_kappa_alpha_last:.0f`. Each layer's shift
-# starts from states that the earlier ones have moved. The spectral radius of $M$ is {glue:text}`09_kappa_radius:.2f` on average in those layers, so that
-# of $\alpha M$ is {glue:text}`09_kappa_radius_last:.1f` at the largest $\alpha$; above one, repeated steps in one and the same space would run away.
+# A7 is about one layer. In the most layers agreement goes {glue:text}`09_kappa_most_agr` % over the same strengths and ends at {glue:text}`09_kappa_runaway_acc:.1f` % of right
+# answers: its highest value is at $\alpha$ = {glue:text}`09_kappa_most_peak:g`. Each layer's shift starts from states that the earlier ones have moved. The
+# spectral radius of $M$ is {glue:text}`09_kappa_radius:.2f` on average in those layers, so that of $\alpha M$ is {glue:text}`09_kappa_radius_last:.1f` at the largest $\alpha$;
+# above one, repeated steps in one and the same space would run away.
 #
 # ### Less data, other tasks, and letters
 
-# %% mystnb={"image": {"alt": "Two panels. Left: accuracy with KAPPA against the share of training items with band, and the level without intervention. Right: a matrix of the change in agreement, probes of each task on each other task."}, "figure": {"caption": "Left: accuracy with probes of fewer items, mean over subsets and tasks, 95 % bootstrap intervals; dotted: no intervention. Right: change of agreement (points, in bold) and of accuracy (below), probes of the row's task on the column's prompts; the diagonal is the task's own. Re-makes the paper's studies of training data and of transfer.", "name": "09_kappa-fig-data"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Two panels. Left: accuracy with KAPPA against the number of training items with band, and the level without intervention. Right: a matrix of the change in agreement, probes of each task on each other task."}, "figure": {"caption": "Left: accuracy with probes of fewer items (of tasks with three options; with four, three quarters of them, but not below the least), mean over subsets and tasks, 95 % bootstrap intervals; dotted: no intervention. Right: change of agreement (points, in bold and as colour) and of accuracy (below), probes of the row's task on the column's prompts; the diagonal is the task's own. Re-makes the paper's studies of training data and of transfer.", "name": "09_kappa-fig-data"}} tags=["hide-input"]
 fig, (left, right) = plotting.figure(
     1, 2, width="wide", height=4.2, gridspec_kw={"width_ratios": [1, 1.5]}
 )
 named = [*(f"{share:g} of the items" for share in shares), "KAPPA"]
+sizes = [max(study.least, round(share * train_items)) for share in shares]
 points = [averaged(name) for name in named]
 value, low, high = np.array(points).T
-plotting.band(left, [*shares, 1.0], low, high, value=value, marker="o", label="KAPPA")
+plotting.band(
+    left, [*sizes, train_items], low, high, value=value, marker="o", label="KAPPA"
+)
 left.axhline(averaged("base").value, color="0.3", linestyle=":", linewidth=1)
-left.set(xlabel="share of the training items", ylabel="ACC (%)")
+left.set(xlabel="training items", ylabel="ACC (%)")
 grouped = [task for task in able if task.transfer]
 names = [task.name for task in grouped]
 change = {}
@@ -1362,6 +1542,13 @@ note("transfer_up", (change["agrees"][outside] > 0).sum())
 crossed = sum(
     curves.flips(task, source) for task in grouped for source in task.transfer
 )
+others = change["right"][outside] if names else [np.nan]
+note("transfer_acc_low", np.min(others))
+note("transfer_acc_high", np.max(others))
+for short, name in (("own", "KAPPA"), ("nothing", "shuffled")):
+    turned = sum(curves.flips(task, name) for task in able)
+    note(f"{short}_broken", turned[:, 1, 0].sum() / turned[:, 1].sum() * 100)
+    note(f"{short}_mended", turned[:, 0, 1].sum() / turned[:, 0].sum() * 100)
 note(
     "transfer_broken",
     crossed[:, 1, 0].sum() / crossed[:, 1].sum() * 100 if names else np.nan,
@@ -1371,29 +1558,52 @@ note(
     crossed[:, 0, 1].sum() / crossed[:, 0].sum() * 100 if names else np.nan,
 )
 note("few", points[0].value)
-least = max(study.least, round(min(shares) * train_items))
-note("few_items", least)
+note("few_items", sizes[0])
+note("few_share", 100 * sizes[0] / train_items)
 note("redrawn", sum(sum(task.redrawn.values()) for task in able))
 plt.show()
 
 # %% [markdown]
-# {numref}`09_kappa-fig-data`. **Less data.** With probes of {glue:text}`09_kappa_few_items:.0f` items a task, accuracy is {glue:text}`09_kappa_few:.1f` %, by {glue:text}`09_kappa_a8:.1f` points {glue:text}`09_kappa_a8_range` above no
-# intervention (A8). Layers and strength are still those that all items chose.
+# {numref}`09_kappa-fig-data`. **Less data.** With probes of {glue:text}`09_kappa_few_items:.0f` items a task ({glue:text}`09_kappa_few_share:.0f` % of {glue:text}`09_kappa_train:.0f`, more of smaller
+# tasks), accuracy is {glue:text}`09_kappa_few:.1f` %, by {glue:text}`09_kappa_a8:.1f` points {glue:text}`09_kappa_a8_range` above no intervention (A8); probes of shuffled answers, of all items, have
+# {glue:text}`09_kappa_shuffled_acc:.1f` %. Layers and strength are still those that all items chose. Where the model never picks some letter in a subset it was
+# drawn anew, {glue:text}`09_kappa_redrawn:.0f` times in all.
 #
-# **Other tasks.** Probes of another task change agreement, measured with the target's own probe, by {glue:text}`09_kappa_a9:.1f` points
-# {glue:text}`09_kappa_a9_range` on average over {glue:text}`09_kappa_transfer_pairs:.0f` ordered pairs (A9), upwards in {glue:text}`09_kappa_transfer_up:.0f` of them; accuracy by
-# {glue:text}`09_kappa_transfer_acc:.1f`. It is not free: of the answers that were right, {glue:text}`09_kappa_transfer_broken:.0f` % turn wrong, of the wrong
-# ones {glue:text}`09_kappa_transfer_mended:.0f` % turn right.
+# **Other tasks.** Probes of another task change agreement, measured with the target's own probe, by {glue:text}`09_kappa_a9:.1f` points {glue:text}`09_kappa_a9_range` on average
+# over {glue:text}`09_kappa_transfer_pairs:.0f` ordered pairs (A9), upwards in {glue:text}`09_kappa_transfer_up:.0f` of them; for shuffled answers AGR is {glue:text}`09_kappa_shuffled_agr:.1f` % in
+# place of {glue:text}`09_kappa_base_agr:.1f`. Accuracy changes by {glue:text}`09_kappa_transfer_acc:.1f`, from {glue:text}`09_kappa_transfer_acc_low:.0f` to {glue:text}`09_kappa_transfer_acc_high:.0f`. Of the answers
+# that were right, {glue:text}`09_kappa_transfer_broken:.0f` % turn wrong, of the wrong ones {glue:text}`09_kappa_transfer_mended:.0f` % turn right. Compare that with KAPPA's own
+# probes, {glue:text}`09_kappa_own_broken:.0f` and {glue:text}`09_kappa_own_mended:.0f` %, with probes of shuffled answers, {glue:text}`09_kappa_nothing_broken:.0f` and {glue:text}`09_kappa_nothing_mended:.0f` %, and with
+# answers drawn at random, which of three options break two thirds and mend one third. (Lists share words: countries, and verbs.)
 #
-# **Letters.** Does KAPPA just push the letters' logits? Of the squared length of its one-layer shift, a share of {glue:text}`09_kappa_a11:.3f`
-# {glue:text}`09_kappa_a11_range` lies in the span of the letters' unembedding rows (with the final norm's gain) (A11). For a random direction it would be
-# {glue:text}`09_kappa_letter_chance:.4f`. The blocks after the shift do the rest.
+# **Letters.** Does KAPPA just push the letters' logits? Of the squared length of its one-layer shift, a share of {glue:text}`09_kappa_a11:.3f` {glue:text}`09_kappa_a11_range`
+# lies in the span of the letters' unembedding rows (with the final norm's gain) (A11), {glue:text}`09_kappa_letter_times:.0f` times that of a random
+# direction, {glue:text}`09_kappa_letter_chance:.4f`. That is a share of length. Of the *effect* on the letters' centred logits, what the shift does through
+# the rows alone, with no later block reacting, makes up {glue:text}`09_kappa_direct_share:.0f` % (projected on the whole change, to first order; correlation
+# {glue:text}`09_kappa_direct_rho:.2f`), task by task {glue:text}`09_kappa_direct_low:.0f` to {glue:text}`09_kappa_direct_high:.0f` %.
 #
 # **Probes trained as released.** One task, the one layer chosen for it: our probes beside Adam's, with cross-entropy and with the released double
 # softmax, best validation epoch kept.
 
 # %%
-note("letter_chance", np.mean([(task.options - 1) / width for task in able]))
+chance_share = np.mean([(task.options - 1) / width for task in able])
+note("letter_chance", chance_share)
+note("letter_times", found["A11"].value / chance_share if "A11" in found else np.nan)
+shares_of = [
+    100 * (step * whole).sum() / (whole**2).sum() for step, whole in direct.values()
+]
+note("direct_share", np.mean(shares_of))
+note("direct_low", np.min(shares_of))
+note("direct_high", np.max(shares_of))
+note(
+    "direct_rho",
+    np.mean(
+        [
+            np.corrcoef(step.ravel(), whole.ravel())[0, 1]
+            for step, whole in direct.values()
+        ]
+    ),
+)
 learned = probes[first]
 kinds = {"logistic regression": learned.pairs([one_layer])[one_layer]}
 part = [slice(one_layer, one_layer + 1)]
@@ -1424,37 +1634,51 @@ for name, (know, pred) in kinds.items():
         for alpha in (alphas[0], alphas[-1])
     }
     fidelity[name] = {
-        "knowledge probe": 100 * gap.accuracy(know.logits(states), first_test.labels),
-        "prediction probe": 100
-        * gap.accuracy(pred.logits(states), sides["before"].argmax(1)),
-        "angle": geometry.mean_angle(know.weights, pred.weights),
+        "knowledge probe (%)": 100
+        * gap.accuracy(know.logits(states), first_test.labels),
+        "prediction probe (%)": 100
+        * gap.accuracy(pred.logits(states), says[0].argmax(1)),
+        "angle (degrees)": geometry.mean_angle(know.weights, pred.weights),
         "condition": intervention.condition(pred),
     } | {
-        f"ACC, alpha = {alpha:g}": 100 * gap.accuracy(logits, first_test.labels)
+        f"ACC (%), alpha = {alpha:g}": 100 * gap.accuracy(logits, first_test.labels)
         for alpha, logits in answered.items()
     }
 note("fidelity_task", first)
 for kind, values in zip(("own", "adam", "released"), fidelity.values(), strict=True):
-    note(f"fidelity_{kind}", values["knowledge probe"])
-    note(f"fidelity_{kind}_acc", values[f"ACC, alpha = {alphas[-1]:g}"])
+    note(f"fidelity_{kind}", values["knowledge probe (%)"])
+    note(f"fidelity_{kind}_angle", values["angle (degrees)"])
+    note(f"fidelity_{kind}_acc", values[f"ACC (%), alpha = {alphas[-1]:g}"])
 pd.DataFrame(fidelity).T.round(2)
 
 # %% [markdown]
-# On so little data the kind of fit matters: on *{glue:text}`09_kappa_fidelity_task`* the knowledge probe is right in {glue:text}`09_kappa_fidelity_own:.0f` % with our
-# regularised fit, in {glue:text}`09_kappa_fidelity_adam:.0f` % with Adam and in {glue:text}`09_kappa_fidelity_released:.0f` % with Adam and the released loss; with KAPPA at the
-# largest $\alpha$ the model is, in the same order, in {glue:text}`09_kappa_fidelity_own_acc:.0f`, {glue:text}`09_kappa_fidelity_adam_acc:.0f` and {glue:text}`09_kappa_fidelity_released_acc:.0f` %. The layer was
-# chosen for our fit, and Adam's settings are those for thousands of prompts.
+# How much does the kind of fit matter? On *{glue:text}`09_kappa_fidelity_task`* the knowledge probe is right in {glue:text}`09_kappa_fidelity_own:.0f` % with our regularised
+# fit, in {glue:text}`09_kappa_fidelity_adam:.0f` % with Adam and in {glue:text}`09_kappa_fidelity_released:.0f` % with Adam and the released loss; with KAPPA at the largest
+# $\alpha$ the model is, in the same order, in {glue:text}`09_kappa_fidelity_own_acc:.0f`, {glue:text}`09_kappa_fidelity_adam_acc:.0f` and {glue:text}`09_kappa_fidelity_released_acc:.0f` %. And on the
+# very same states the angle is {glue:text}`09_kappa_fidelity_own_angle:.0f` degrees with our fit, {glue:text}`09_kappa_fidelity_adam_angle:.0f` and {glue:text}`09_kappa_fidelity_released_angle:.0f`
+# with Adam's: that difference is one of training and not of the model, and A2 and A3 hang on it. The layer was chosen with our
+# probes, and Adam's settings are those for thousands of prompts.
 #
 # ## Claims
 #
-# All claims but A10 are measured on the real model and tasks of our own making, none at the paper's setting; so "holds in
-# direction" is the best that any of them can be.
+# All claims but A10 are measured on a small model and on tasks that the paper does not have, none at the paper's setting; so "holds in
+# direction" is the best that any of them can be. Intervals resample test items; training items, split and seed are the same throughout,
+# so what another draw of {glue:text}`09_kappa_train:.0f` training items would change is not in them. (A2's leaves out training items; A3's is over tasks.)
 
 # %%
 remarks = {
-    "A7": "the interval is of a smallest change and may lie beside the value",
+    "A1": f"{len(clear)} of {len(single)} tasks have an interval above zero"
+    + (f"; spelling alone answers {', '.join(spelled)}" if spelled else ""),
+    "A2": "angles only; CKA is in the text",
+    "A5": "with balanced orders CAA has no letter to point to, and DoLa uses no labels",
+    "A6": "one layer had larger strengths and more starting layers to choose from; see the follow-up",
+    "A7": "one layer; in the most layers agreement is highest at "
+    f"alpha = {alphas[int(np.argmax(in_most))]:g}; the interval is of a smallest change and may lie beside the value",
+    "A8": f"{sizes[0]} items; probes of shuffled answers have {averaged('shuffled').value:.0f} %",
+    "A11": "any direction passes a null of a half: a random one has "
+    f"{chance_share:.4f}",
     "A7b": "the interval is of a smallest change and may lie beside the value",
-    "A12": "the interval is of the smaller of two and may lie beside the value",
+    "A12": "the interval is of the smallest of three and may lie beside the value",
 }
 for claim in (
     "A1",
@@ -1486,7 +1710,7 @@ for claim in (
         )
 ledger.skip(
     "A10",
-    reason="free answers have to be judged, and a model of this size hardly gives any that are true",
+    reason="free answers have to be judged, and no judge is at hand",
     needs="a chat model of 7 to 8 billion parameters, TruthfulQA's open questions and a judge",
 )
 summary = ledger.close()
@@ -1494,31 +1718,69 @@ control = ledger.verdict("A12")
 counted = dict(ledger.counts())
 counted[control] -= 1
 counts = ", ".join(
-    f"{number} {verdict}" for verdict, number in counted.items() if number
+    f'"{verdict}" {number}' for verdict, number in counted.items() if number
 )
 note(
     "verdicts",
-    f"Of the paper's {len(summary.rows()) - 1} claims: {counts}. Our control A12: {control}.",
+    f"Verdicts on the paper's {len(summary.rows()) - 1} claims: {counts}. Our control A12: {control}.",
 )
-for row_of in summary.rows():
-    note(f"verdict_{row_of['id'].lower()}", row_of["label"])
 summary
 
 # %% tags=["nbval-check-output"]
 print(summary.exact())
 
-# %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one where there is one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right.", "name": "09_kappa-fig-verdicts"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one where there is one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right, grey the paper's number with its tolerance.", "name": "09_kappa-fig-verdicts"}} tags=["hide-input"]
 plotting.verdict_plot(ledger)
 plt.show()
 
 # %% [markdown]
 # ## What did not hold, and why
 #
-# {numref}`09_kappa-fig-verdicts` has all judged claims. What follows was not planned before the first run.
+# {numref}`09_kappa-fig-verdicts` has all judged claims.
 #
-# **Six layers (A6).** One layer had more settings to choose from, and larger $\alpha$. So compare at *equal* strength: the first table is ACC in the
-# most layers less ACC in one, paired by item. And if steps add up from layer to layer, should not weaker ones do?
-# The second table has two smaller strengths in the most layers.
+# **What we changed after a first run.** Results had been seen when these were changed; items, split and seed are the same. The follow-ups
+# below were not planned either, and use the same test items.
+#
+# - *A12.* "Shuffled answers" shuffled nothing at first: in our lists the right option comes first, so that exchanging the answers of two
+#   questions, each in all rotations, changes no label. Now each item's answer is moved by a random number of places. Random probes that
+#   are centred on the mean state were added, since those without a bias name one letter; for time there are 10 draws of either, in place of 20
+#   of the one.
+# - *A2.* The level to beat was the angle between two knowledge probes. The model's own answers are noisier labels, and noise alone opens
+#   an angle. Now it is the larger of both refit angles, over several halvings, with an interval from a jackknife.
+# - *A5.* DoLa's scores were corrected by the base model's mean logits, which left one letter in front; CAA acted at the last token only, in
+#   layers of good knowledge probes. Both were at a disadvantage.
+# - *A3.* The interval was a bootstrap over six tasks, which cannot hold its level with so few. Now it is that of Fisher's z. This is not
+#   harder.
+# - KAPPA's and CAA's single layers may no longer be the last block, after which the final norm rescales what was added.
+#
+# The next table is a record of those runs, beside the values of this one.
+
+# %%
+# A record: what the first runs of this chapter gave, before tests and baselines were changed.
+FIRST_RUNS = {
+    "A12": (0.13, "inconclusive", "answers were not shuffled"),
+    "A2": (13.7, "holds in direction", "[5.8, 12.2]; against knowledge probes alone"),
+    "A3": (-0.38, "inconclusive", "[-1.00, 0.94]; bootstrap over tasks"),
+    "A5": (22.9, "holds in direction", "[18.8, 27.1]; weaker CAA and DoLa"),
+}
+verdicts = {one["id"]: one["label"] for one in summary.rows()}
+pd.DataFrame(
+    {
+        claim: {
+            "first run": value,
+            "verdict then": verdict,
+            "how": how,
+            "this run": round(found[claim].value, 2) if claim in found else np.nan,
+            "verdict": verdicts[claim],
+        }
+        for claim, (value, verdict, how) in FIRST_RUNS.items()
+    }
+).T
+
+# %% [markdown]
+# **Six layers (A6).** One layer had more settings to choose from: larger $\alpha$, and several starting layers where six layers had one.
+# So compare at *equal* strength: the table is ACC in the most layers less ACC in one, paired by item. And if steps add up from layer to
+# layer, should not a weaker one do? The line above the table has a smaller strength in the most layers.
 
 
 # %%
@@ -1546,26 +1808,24 @@ def equal_strength(pick, measure_name="right"):
 paired = [equal_strength(pick) for pick in range(len(alphas))]
 note_range("equal_first", paired[0])
 note_range("equal_last", paired[-1])
-weak = []
-for pick in range(len(GENTLE)):
-    right = [
-        gap.accuracy(gentle[task.name][pick], hidden_test[task.name].labels)
-        for task in able
-    ]
-    weak.append(100 * np.mean(right))
-note("gentle_first", weak[0])
-note("gentle_last", weak[-1])
-note("gentle_alpha", GENTLE[-1])
+weak = 100 * np.mean(
+    [gap.accuracy(gentle[task.name], hidden_test[task.name].labels) for task in able]
+)
+note("gentle", weak)
+note("gentle_alpha", GENTLE)
+note(
+    "six_tells",
+    "So more layers are not worse as such: one layer bears a larger strength, and that is what it wins by."
+    if "A6" in found and found["A6"].high < 0 and paired[0].low <= 0 <= paired[0].high
+    else "So equal strength and the best strength have to be told apart.",
+)
 radius_at = {alpha: alpha * np.mean([one.max() for one in radius]) for alpha in alphas}
 note("most_best", max(strength["alpha, all layers", "ACC"]))
-print(
-    "smaller strengths, ACC:",
-    dict(zip(GENTLE, np.round(weak, 1).tolist(), strict=True)),
-)
+print(f"alpha = {GENTLE:g} in the most layers: ACC {weak:.1f} %")
 pd.DataFrame(
     {
         f"{alpha:g}": {
-            "six less one": one.value,
+            "most layers less one (points)": one.value,
             "low": one.low,
             "high": one.high,
             "largest radius, mean over tasks": radius_at[alpha],
@@ -1575,14 +1835,17 @@ pd.DataFrame(
 ).T.round(2).rename_axis("alpha")
 
 # %% [markdown]
-# At $\alpha$ = {glue:text}`09_kappa_alpha_first:.0f` more layers make a difference of {glue:text}`09_kappa_equal_first:.1f` points {glue:text}`09_kappa_equal_first_range`, at
-# {glue:text}`09_kappa_alpha_last:.0f` of {glue:text}`09_kappa_equal_last:.1f` {glue:text}`09_kappa_equal_last_range`. The best point of the curve with the most layers is {glue:text}`09_kappa_most_best:.1f` %, below
-# {glue:text}`09_kappa_alpha_last_acc:.1f` % for one layer at the largest strength; at $\alpha$ = {glue:text}`09_kappa_gentle_alpha:.1f` it is {glue:text}`09_kappa_gentle_last:.1f` %. So it is not that one layer had
-# more to choose from. A large $\alpha$ is what helps in this model, and several layers do not stand it: the fall comes where
-# the radius of $\alpha M$ nears and passes one. The released form at its $w$ fares no better here: {glue:text}`09_kappa_released_most_acc:.1f` % in the most layers. Which
-# strength and how many layers go together has to be found for each model; the paper's are much larger.
+# At $\alpha$ = {glue:text}`09_kappa_alpha_first:.0f` more layers make a difference of {glue:text}`09_kappa_equal_first:.1f` points {glue:text}`09_kappa_equal_first_range`, at {glue:text}`09_kappa_alpha_last:.0f` of
+# {glue:text}`09_kappa_equal_last:.1f` {glue:text}`09_kappa_equal_last_range`. The best point of the curve with the most layers is {glue:text}`09_kappa_most_best:.1f` %; one layer has
+# {glue:text}`09_kappa_alpha_last_acc:.1f` % at the largest strength; at $\alpha$ = {glue:text}`09_kappa_gentle_alpha:.1f` in the most layers it is {glue:text}`09_kappa_gentle:.1f` %. {glue:text}`09_kappa_six_tells` Whether a
+# better starting layer would help several layers is not tested. Look at the
+# last column, too: above one, repeated steps would run away.
 #
-# **Angle and gap (A3).** Six tasks cannot show a correlation unless it is nearly perfect. There are more points within a task: each layer has an angle, and a
+# The released form with our probes has {glue:text}`09_kappa_released_most_acc:.1f` % in the most layers, without an intervention the model has
+# {glue:text}`09_kappa_base_acc:.1f` %. The paper's probes are trained otherwise, its layers lie lower and its model is larger; which of these makes six
+# layers work there we do not know.
+#
+# **Angle and gap (A3).** So few tasks cannot show a correlation unless it is nearly perfect. There are more points within a task: each layer has an angle, and a
 # knowledge probe with its own agreement with the model.
 
 # %%
@@ -1601,42 +1864,11 @@ within.to_frame().round(2)
 
 # %% [markdown]
 # Over layers the correlation is {glue:text}`09_kappa_within:.2f` on average, from {glue:text}`09_kappa_within_low:.2f` to {glue:text}`09_kappa_within_high:.2f`, above zero in
-# {glue:text}`09_kappa_within_up:.0f` of {glue:text}`09_kappa_able:.0f` tasks. (Layers are not independent; no interval is claimed.) At this scale we see no
-# sign that the angle tells how large the gap is. With a few dozen training items an angle mostly tells how noisy the fit is.
-#
-# **A correction of its own for DoLa (A5).** DoLa's scores are differences of log-probabilities, with another preference for letters than the model's logits. Here its
-# mean scores over training prompts are subtracted instead, at the setting that validation chose.
-
-# %%
-from icml26.kappa.baselines import dola
-
-better = []
-for task in able:
-    setting = task.settings.get("DoLa")
-    if setting is None:
-        continue
-    ids = symbols[task.options]
-    trained, asked = probes[task.name].training, hidden_test[task.name]
-    scores = [
-        dola(lm, part.hidden, ids, setting.layers, [setting.strength])[0]
-        for part in (trained, asked)
-    ]
-    better.append(
-        gap.hits(gap.calibrate(scores[1], scores[0].mean(0)), asked.labels).mean()
-    )
-note("dola_own", 100 * np.mean(better) if better else np.nan)
-print(
-    f"DoLa with its own correction: {100 * np.mean(better):.1f} %"
-    if better
-    else "no DoLa"
-)
-
-# %% [markdown]
-# It then reaches {glue:text}`09_kappa_dola_own:.1f` %, still far from KAPPA's {glue:text}`09_kappa_kappa_acc:.1f` %. (The setting was chosen with the common correction.)
+# {glue:text}`09_kappa_within_up:.0f` of {glue:text}`09_kappa_able:.0f` tasks. (Layers are not independent; no interval is claimed.)
 #
 # **What else to hold against it.** The gain is a mean over unequal tasks: without *{glue:text}`09_kappa_widest`* KAPPA's gain is
-# {glue:text}`09_kappa_a4_without:.1f` points {glue:text}`09_kappa_a4_without_range`. On *{glue:text}`09_kappa_narrowest`*, where the probe does not beat the exclusion baseline, there
-# is no gain to expect.
+# {glue:text}`09_kappa_a4_without:.1f` points {glue:text}`09_kappa_a4_without_range`. On
+# *{glue:text}`09_kappa_narrowest`*, where the probe is least ahead of the exclusion baseline, there is least to expect.
 
 # %%
 remaining = [
@@ -1698,18 +1930,21 @@ for task in able:
 pd.DataFrame(mine).set_index("task").round(1)
 
 # %% [markdown]
-# - `own_mode=released` and `own_alpha=30` is the released code's setting; `own_mode=exact` with the same 30 in six layers
-#   (`own_layers=6`) runs away.
+# - `own_mode=released`, `own_alpha=30` and `own_layers=6` is the released code's setting (80 for TruthfulQA), with our probes;
+#   `own_mode=exact` with the same strength and layers runs away (compare {numref}`09_kappa-fig-strength`).
 # - `own_positions=after` shifts every token of the prompt's last line, as the released Llama hook does; `last` is its Qwen hook.
 # - `own_centred=False` solves the constraint as it is written. Our probes' columns sum to zero; why does it not matter here?
-# - `own_beta=1` at `own_alpha=0` keeps only the sign of what the probe says.
+#   (Their biases do, too: what then is the mean of the target over letters?)
+# - `own_beta=1` at `own_alpha=0` keeps only the sign of what the probe says. It is in logits of the probe here, in units of their
+#   median in the figure.
 # - `penalties=[0.0001]` or `[0.1]` moves every angle. Does A2 move with them?
 # - `world_q=1` looks at the world where multiple choice is never true.
 # - `language_model=gemma-3-270m` asks another model, if it is on your machine.
 #
 # **Exercises.** (1) Show that the centred shift is never longer than the uncentred one that meets the same softmax. (2) With $k=2$ write the shift
-# as one number times one vector. (3) Fit one probe on the *difference* between right letter and model's letter and compare its accuracy with
-# {eq}`09_kappa-eq-exclusion`.
+# as one number times one vector. (3) Train a probe to
+# predict how many places the right letter is after the model's, modulo $k$; turn what it says into answers and compare their accuracy
+# with {eq}`09_kappa-eq-exclusion`.
 #
 # ## Use it in your own code
 #
@@ -1717,40 +1952,44 @@ pd.DataFrame(mine).set_index("task").round(1)
 # chooses layers and strength on the rest, and returns a context manager for `model(...)` and `model.generate(...)`.
 
 # %%
+import numpy as np
+import torch
+
 from icml26.kappa.facts import split_items
 from icml26.kappa.fit import fit
 from icml26.multiple_choice import prompt
 
-known, fresh = split_items("category", (fit_items, 8))
+# Loaded above: lm, tokenizer = icml26.models.load_lm("smollm2-135m")
+known, fresh = split_items("category", (fit_items, 12))
 fitted = fit(lm, tokenizer, known)
 print("layers, strength:", fitted.setting.layers, fitted.setting.strength)
 print(f"validation: model {fitted.report.model:.2f}, KAPPA {fitted.report.kappa:.2f}")
-texts = [prompt(item, (1, 2, 0)) for item in fresh]  # the right option is shown last
+
+orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]  # the right option is number 0
+texts = [prompt(item, orders[n % 3]) for n, item in enumerate(fresh)]
+right = np.array([orders[n % 3].index(0) for n in range(len(fresh))])
 inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
 inputs = inputs.to(lm.device)
+alone = tokenizer(texts[1], return_tensors="pt").to(lm.device)
+options = {"max_new_tokens": 4, "do_sample": False}
+options["pad_token_id"] = tokenizer.pad_token_id
 with torch.inference_mode():
-    before = fitted.choose(lm(**inputs).logits[:, -1])
+    before = lm(**inputs).logits[:, -1]
+    plain = lm.generate(**alone, **options)
     with fitted.applied(lm):
-        after = fitted.choose(lm(**inputs).logits[:, -1])
-        written = lm.generate(
-            **inputs,
-            max_new_tokens=4,
-            do_sample=False,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-print(
-    "right before:",
-    int((before == 2).sum()),
-    "after:",
-    int((after == 2).sum()),
-    "of",
-    len(fresh),
-)
-print(fresh[0].question, fresh[0].options)
-print(repr(tokenizer.decode(written[0, inputs["input_ids"].shape[1] :])))
+        after = lm(**inputs).logits[:, -1]
+        steered = lm.generate(**alone, **options)
+hits = [int((fitted.choose(logits) == right).sum()) for logits in (before, after)]
+print(f"right of {len(fresh)}: {hits[0]} before, {hits[1]} with KAPPA")
+print(fresh[1].question, [fresh[1].options[place] for place in orders[1]])
+for name, written in (("without", plain), ("with", steered)):
+    end = written[0, alone["input_ids"].shape[1] :]
+    print(f"written {name} KAPPA:", repr(tokenizer.decode(end)))
+same = int((before.argmax(-1) == after.argmax(-1)).sum())
+print(f"the first token written is the same for {same} of {len(fresh)}")
 
 # %% [markdown]
-# `choose` corrects for the liking of letters, `generate` does not. The shift is made once, at the last token of the prompt; decoded tokens are
+# `choose` corrects for the liking of letters, `generate` does not, so that what it writes may stay the same though the choice changes. The shift is made once, at the last token of the prompt; decoded tokens are
 # left alone unless you say `fitted.applied(model, generated=True)`. It works with left padding, batches and a cache. Outside the `with` there is no hook: off is the
 # model itself. With hooks of your own (nnsight, TransformerLens) call `fitted.kappa.edit(hidden, layer)` on a block's output. What `report` says of
 # KAPPA was chosen on the same validation items, so measure on others before you believe it.
@@ -1761,7 +2000,7 @@ print(repr(tokenizer.decode(written[0, inputs["input_ids"].shape[1] :])))
 # the hub has in usable form: TruthfulQA {cite}`truthfulqa2022`, both parts of ARC, MMLU with professional law apart, and CommonsenseQA, cut to four options, with the same cells. A1, A4 and A4b are then judged on TruthfulQA, which their
 # numbers are for. Options come in rotations, not in the paper's eight random orders; instruction wordings are not the paper's; BBQ,
 # BBH and GSM8K-MC, which the authors ship in their repository, and free answers (A10) are not part of it. It takes a GPU with 80 GB (keys and values of the
-# prompts under test stay in memory) and hours, most of them for controls. We have not run it.
+# prompts under test stay in memory) and, we expect, hours. We have not run it.
 #
 # ## References
 #

@@ -22,43 +22,24 @@
 # **The question.** A language model keeps a key and a value of every token it has read. Can they be stored in less than one
 # bit per number, and what does it cost?
 #
-# **What the paper says.** Codebooks made by k-means have codewords that are too short in many dimensions. GSRQ splits a
-# codeword into a length and a direction, averages directions only, and chains such codebooks. The paper reports
-# {glue:text}`12_gsrq_paper_c4:.1f` points more than VQLLM on long-context tasks at one bit, a lower perplexity than all baselines at
-# all rates, and a further gain from weighting vectors by the logarithm of their gradient.
+# **What the paper says.** GSRQ splits a codeword into length and direction, averages directions only, and chains such codebooks.
+# The paper reports {glue:text}`12_gsrq_paper_c4:.1f` points more than VQLLM {cite}`vqllm2024` on long-context tasks at one bit, and a lower perplexity than all baselines.
 #
-# **What we found.** *Directions do get better, mostly by the start.* On keys and values that no codebook has
-# seen, GSKM, the paper's clustering, has a mean cosine {glue:text}`12_gsrq_c2:.4f` {glue:text}`12_gsrq_c2_range` above
-# that of k-means. Plain k-means from the same start on the unit sphere is {glue:text}`12_gsrq_start_cosine:.4f`
-# {glue:text}`12_gsrq_start_cosine_range` above it, and the gain-shape update adds {glue:text}`12_gsrq_c9:.4f`
-# {glue:text}`12_gsrq_c9_range`. It costs {glue:text}`12_gsrq_c9_nmse:.4f` {glue:text}`12_gsrq_c9_nmse_range` in squared error. The
-# paper has no such control arm; the rule in its released code has the *same fixed points as k-means*, which takes one line to
-# prove.
+# **What we found.** *Directions.* On held-out keys, values and what one stage leaves of them, GSKM, the paper's
+# clustering, has a mean cosine between vector and codeword {glue:text}`12_gsrq_c2:.4f` {glue:text}`12_gsrq_c2_range` above that of
+# k-means. K-means from the same start on the unit sphere is {glue:text}`12_gsrq_start_cosine:.4f` above it; the update adds
+# {glue:text}`12_gsrq_c9:.4f` {glue:text}`12_gsrq_c9_range`.
 #
-# *In the model's loss the update cannot be told from the start.* With two of thirty layers coded, GSKM chains less k-means
-# chains from the same start is {glue:text}`12_gsrq_c9_loss:.4f` {glue:text}`12_gsrq_c9_loss_range` nats. Against the best baseline
-# at each rate the least favourable difference is {glue:text}`12_gsrq_c5:.4f` {glue:text}`12_gsrq_c5_range` ("{glue:text}`12_gsrq_verdict_c5`"),
-# and at {glue:text}`12_gsrq_kmeans_chosen:.0f` of {glue:text}`12_gsrq_rates:.0f` rates that baseline is a chain of plain k-means. Raw weights, said to hurt,
-# less none are {glue:text}`12_gsrq_c6b:.4f` {glue:text}`12_gsrq_c6b_range` nats ("{glue:text}`12_gsrq_verdict_c6b`"), log weights less none
-# {glue:text}`12_gsrq_c6:.4f` {glue:text}`12_gsrq_c6_range` ("{glue:text}`12_gsrq_verdict_c6`").
+# *Loss.* With {glue:text}`12_gsrq_coded_layers:.0f` of {glue:text}`12_gsrq_all_layers:.0f` layers coded, GSKM can be told from a chain of
+# k-means at {glue:text}`12_gsrq_kmeans_told:.0f` of {glue:text}`12_gsrq_rates:.0f` rates. Against the best baseline, that chain among
+# them, the worst difference is {glue:text}`12_gsrq_c5:.4f` {glue:text}`12_gsrq_c5_range` nats per token.
 #
-# *Shrinkage is distortion under another name*: the paper's ratio and the normalised squared error add up to one.
+# *Codebooks weigh.* For Llama-3-8B at one bit, {glue:text}`12_gsrq_llama_books:,.0f` MiB that no table counts: one sequence of
+# {glue:text}`12_gsrq_context:,.0f` tokens becomes {glue:text}`12_gsrq_llama_saving:.1f` times smaller, not 16; eight that share them,
+# {glue:text}`12_gsrq_llama_saving_eight:.1f` times.
 #
-# *The best figures are memory.* For random vectors of {glue:text}`12_gsrq_large_dimension:.0f` numbers and
-# {glue:text}`12_gsrq_large_codewords:,.0f` codewords GSKM's error is {glue:text}`12_gsrq_large_gskm_train_nmse:.2f` on the vectors it
-# was made from and {glue:text}`12_gsrq_large_gskm_test_nmse:.2f` on fresh ones: sending zeros is better.
-#
-# *Codebooks weigh.* For Llama-3-8B at one bit they take {glue:text}`12_gsrq_llama_books:,.0f` MiB, which no table counts: one sequence of
-# {glue:text}`12_gsrq_context:,.0f` tokens becomes {glue:text}`12_gsrq_llama_saving:.1f` times smaller, not 16.
-#
-# **What we did not find out.** No model of the paper's size was run, no long-context task, and no kernel timed (C4, C7). VQLLM
-# and AnTKV were not run. Two of thirty layers of a model of 135 million parameters were coded, with 64 codewords for 48 numbers
-# where the paper has 256 for 128, and the loss is that of {glue:text}`12_gsrq_test_tokens:,.0f` tokens.
-#
-# **What was fixed when.** Claims, rules, layers, arms and the two texts were fixed before anything ran. Sizes were then cut to the
-# time that single fits took, before the first run of the whole: two seeds for random vectors, the control chain at two of four
-# rates, {glue:text}`12_gsrq_codebook_tokens:,.0f` tokens to fit to. After the first run we added the repetition of the weights on
-# other tokens (*What did not hold*); no size, arm or setting was changed.
+# **What we did not find out.** No model of the paper's size, long-context task or kernel was run (C4, C7), nor VQLLM or AnTKV.
+# The loss is that of {glue:text}`12_gsrq_test_tokens:,.0f` tokens.
 #
 # {glue:text}`12_gsrq_verdicts`
 
@@ -79,7 +60,7 @@ codewords: int = 64  # K, of each codebook [codewords; 2..256]
 stages: list[int] = [16, 8, 6, 3]  # R, a rate for each [stages; 1..64]
 coupled_channels: list[int] = [2, 4, 8, 16]  # of each CQ [numbers; 1..64]
 coupled_bits: list[int] = [4, 4, 6, 6]  # of each CQ's codes [bits; 1..8]
-control_stages: list[int] = [8, 3]  # R of k-means from the sphere [stages; 1..64]
+control_stages: list[int] = [3]  # R of k-means from the sphere [stages; 1..64]
 codebook_tokens: int = 4096  # to fit chains and CQ to [tokens; 8..10000000]
 codebook_seeds: int = 3  # of codebooks with weights, and without [seeds; 2..100]
 tau: float = 1.0  # of the log weights [number; 0.0001..10000]
@@ -88,23 +69,22 @@ calibration_windows: int = 12  # to fit codebooks to [windows; 2..100000]
 gradient_windows: int = 4  # of these, with gradients [windows; 1..100000]
 other_windows: int = 8  # of the second text, to fit to [windows; 1..100000]
 test_windows: int = 2  # and as many to choose baselines [windows; 1..100000]
-other_test_windows: int = 2  # of the second text [windows; 1..100000]
-tensor_layers: list[int] = [15, 25]  # clustered as vectors [layer; 0..1000]
-tensor_dimensions: list[int] = [
-    8,
-    16,
-    32,
-    48,
-    64,
-    96,
-    192,
-]  # D of these [numbers; 1..65536]
+other_test_windows: int = 1  # of the second text [windows; 1..100000]
+tensor_layers: list[int] = [
+    15,
+    17,
+    19,
+    21,
+    23,
+    25,
+]  # clustered as vectors [layer; 0..1000]
+tensor_dimensions: list[int] = [8, 48, 96, 192]  # D of these [numbers; 1..65536]
 claimed_dimensions: list[int] = [48, 192]  # those that claims use [numbers; 1..65536]
 tensor_codewords: int = 64  # K of these [codewords; 2..65536]
 tensor_tokens: int = 4096  # to cluster; the rest is held out [tokens; 8..10000000]
-tensor_seeds: int = 2  # starts of each [seeds; 1..100]
+tensor_seeds: int = 1  # starts of each [seeds; 1..100]
 synthetic_vectors: int = (
-    4000  # random vectors, and as many fresh [vectors; 16..1000000]
+    2000  # random vectors, and as many fresh [vectors; 16..1000000]
 )
 synthetic_dimensions: list[int] = [4, 16, 64, 256]  # D of these [numbers; 1..65536]
 synthetic_codewords: list[int] = [64, 256]  # K of these [codewords; 2..65536]
@@ -112,10 +92,10 @@ synthetic_seeds: int = 2  # draws of each [seeds; 1..100]
 large_dimension: int = 256  # D with more codewords, one of those [numbers; 1..65536]
 large_codewords: int = 1024  # K of it [codewords; 2..65536]
 large_seeds: int = 2  # draws of it [seeds; 1..100]
-chain_dimensions: list[int] = [64, 128]  # D of random chains [numbers; 1..65536]
-chain_codewords: list[int] = [64, 256]  # K of each [codewords; 2..65536]
-chain_stages: list[int] = [8, 4]  # R of each [stages; 1..64]
-chain_seeds: list[int] = [5, 3]  # draws of each [seeds; 2..100]
+chain_dimensions: list[int] = [64]  # D of random chains [numbers; 1..65536]
+chain_codewords: list[int] = [64]  # K of each [codewords; 2..65536]
+chain_stages: list[int] = [8]  # R of each [stages; 1..64]
+chain_seeds: list[int] = [5]  # draws of each [seeds; 2..100]
 iterations: int = 100  # cap on passes of every fit [passes; 1..100000]
 resamples: int = 2000  # bootstrap resamples an interval [resamples; 100..100000]
 
@@ -182,13 +162,25 @@ def note_range(name, interval, digits=3):
 
 
 def interval_of(units):
-    """Bootstrap interval of a mean; units are resampled."""
+    """Interval of a mean: Student's t for a dozen units or fewer, else a bootstrap."""
+    if len(units) <= 12:
+        return stats.t_interval(units)
     return stats.bootstrap_interval(np.mean, units, seed=seed, resamples=resamples)
 
 
 def less(frame, column, first, second, *, unit):
     """One arm less another, cell by cell, averaged within units."""
     return arms.paired(frame, column, first, second, unit=unit).to_numpy()
+
+
+def excludes(interval):
+    """Whether a difference can be told from zero."""
+    return interval.low > 0 or interval.high < 0
+
+
+def told(name, interval):
+    """Give the text a verb: an interval includes zero or excludes it."""
+    note(f"{name}_told", "excludes" if excludes(interval) else "includes")
 
 
 @contextlib.contextmanager
@@ -230,12 +222,14 @@ note("other_text", called.get(other_text.name, other_text.name))
 note("sha256", text.sha256[:12])
 note("paper_c4", ledger.paper("C4").value)
 note("codebook_tokens", codebook_tokens)
+note("coded_layers", len(layers))
+note("all_layers", lm.config.num_hidden_layers)
 
 # %% [markdown]
 # ## The idea
 #
-# A decoder keeps a key and a value of every token it has read. For a long context they outgrow the model's weights, and
-# every new token reads them all. So they are stored in few bits. Integers, one per number, end at about two bits
+# A decoder keeps a key and a value of every token it has read. For long contexts, or many at once, they can outgrow the model's
+# weights, and every new token reads them all. So they are stored in few bits. Integers, one per number, end at about two bits
 # {cite}`kivi2024`. Below one bit, several numbers have to share a code: cut a token's keys into sub-vectors of $D$
 # numbers, keep a *codebook* of $K$ vectors, and store only which of them is nearest. What is left over goes through
 # another codebook, and another: *residual quantisation* {cite}`juang1982`. With $R$ of them a number takes
@@ -336,8 +330,9 @@ note("idea_turned_unit", turned["unit"])
 # ```
 #
 # Means have this property, and so has every gain-shape codebook whose gain is a mean projection. A shrinkage ratio is
-# therefore one minus the distortion, on the vectors and the assignment from which the codebook was made: it says that
-# vectors in many dimensions are hard to cluster, and nothing beyond. You can see it to rounding:
+# therefore one minus the distortion, on the vectors and the assignment from which the codebook was made: there shrinkage is
+# distortion under another name. It says that vectors in many dimensions are hard to cluster, and nothing beyond. You can see
+# it to rounding:
 
 # %% tags=["nbval-check-output"]
 random = np.random.default_rng(0)
@@ -397,18 +392,22 @@ for rule in clustering.RULES:
 # =\bar x_k .
 # ```
 #
-# That is the plain mean. **The fixed points of the released rule are exactly those of k-means.** Whatever it gains over
-# k-means comes from where it starts. The paper's own *unit* rule is different, but only where lengths differ within a
-# cluster. So each comparison here has four arms, all with the same number of starts and the same cap of iterations:
+# That is the plain mean. **The fixed points of this rule are exactly those of k-means.** Run to its end, what it gains over
+# k-means is a matter of which of them it reaches. (The released code stops after ten passes, rounds gains and projects on the
+# previous shape; `released_codebook` has it. Our arm runs the rule to its end.) The paper's own *unit* rule is different, but
+# only where lengths differ within a cluster. So vectors are clustered by four arms, all with one start and the same cap on
+# passes:
 #
 # | arm | codeword | start |
 # |---|---|---|
-# | k-means | mean | k-means++ {cite}`kmeanspp2007` |
+# | k-means | mean | k-means++ {cite}`kmeanspp2007`: single vectors, drawn far from one another |
 # | k-means, spherical start | mean | clusters on the unit sphere |
 # | GSKM (the paper) | gain x mean of unit vectors | clusters on the unit sphere |
-# | GSKM, sum rule (released code) | gain x sum of vectors | clusters on the unit sphere |
+# | GSKM, sum rule (as in the released code) | gain x sum of vectors | clusters on the unit sphere |
 #
-# The second arm is in neither the paper nor its code. It is the one that tells start and update apart.
+# A start on the sphere is itself made by at most twenty passes there, which the cap does not count. The second arm is not in
+# the paper nor in its released results. It is the one that tells start and update apart. Chains leave out the sum rule, whose
+# ends are those of k-means, and the losses have the second arm at the rates in `control_stages` alone.
 
 # %% tags=["nbval-check-output"]
 for rule in ("sum", "unit"):
@@ -467,8 +466,8 @@ for rule in ("sum", "unit"):
 # ```
 #
 # Integers have side information of their own. Groups of 32 with a scale and a minimum in FP16 add one bit per number, where
-# the paper's tables count a quarter. {numref}`12_gsrq-fig-bits` counts everything for the paper's main model (32 layers,
-# 1,024 channels), from arithmetic alone.
+# the paper's tables count a quarter, which is what groups of 128 would add. {numref}`12_gsrq-fig-bits` counts everything
+# for the paper's main model (32 layers, 1,024 channels), from arithmetic alone.
 
 # %%
 LLAMA = {"channels": 1024, "layers": 32}
@@ -490,7 +489,7 @@ for name, account in accounts.items():
         "bits, side information included": account.bits_per_value,
         "codebooks (MiB)": account.codebook_bytes / 2**20,
         "effective bits at 8K tokens": float(account.effective_bits(context)),
-        "read per token at 8K, codes (MiB)": stored / 2**20,
+        "codes at 8K (MiB)": stored / 2**20,
         "times smaller than FP16 at 8K": int(half.cache_bytes(context))
         / (stored + account.codebook_bytes),
     }
@@ -499,7 +498,7 @@ rows["FP16"] = {
     "bits, side information included": 16.0,
     "codebooks (MiB)": 0.0,
     "effective bits at 8K tokens": 16.0,
-    "read per token at 8K, codes (MiB)": int(half.cache_bytes(context)) / 2**20,
+    "codes at 8K (MiB)": int(half.cache_bytes(context)) / 2**20,
     "times smaller than FP16 at 8K": 1.0,
 }
 one = accounts["GSRQ 1 bits"]
@@ -509,14 +508,20 @@ note("llama_books_tokens", one.codebook_bytes / int(one.cache_bytes(1)))
 note("llama_books_half", one.codebook_bytes / int(half.cache_bytes(1)))
 note("llama_effective", float(one.effective_bits(context)))
 note("llama_saving", rows["GSRQ 1 bits"]["times smaller than FP16 at 8K"])
+eight = int(half.cache_bytes(context, 8)) / (
+    int(one.cache_bytes(context, 8)) + one.codebook_bytes
+)
+note("llama_saving_eight", eight)
+note("llama_two_bits", rows["GSRQ 2 bits"]["times smaller than FP16 at 8K"])
+note("llama_stages", 16)
 note("llama_saving_cq", rows["CQ 8c8b, 1 bit"]["times smaller than FP16 at 8K"])
-note("llama_read", rows["GSRQ 1 bits"]["read per token at 8K, codes (MiB)"])
-note("llama_read_half", rows["FP16"]["read per token at 8K, codes (MiB)"])
+note("llama_read", rows["GSRQ 1 bits"]["codes at 8K (MiB)"])
+note("llama_read_half", rows["FP16"]["codes at 8K (MiB)"])
 note("kivi_paper", accounts["KIVI-2, window of 128"].paper_bits)
 note("kivi_ours", accounts["KIVI-2, window of 128"].bits_per_value)
 pd.DataFrame(rows).T.round(3)
 
-# %% mystnb={"image": {"alt": "Lines of effective bits per number against tokens in the batch from 256 to about four million, both axes logarithmic. Each line falls and levels off: those of residual codes start far above sixteen bits because of their codebooks, coupled quantisation starts lower, integers are nearly flat. A dashed line marks sixteen bits."}, "figure": {"caption": "Effective bits per number of the cache against all tokens that share the codebooks: codes, side information and FP16 codebooks, for Llama-3-8B's shapes. Exact arithmetic; the paper counts the right-hand ends. Not a figure of the paper.", "name": "12_gsrq-fig-bits"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Lines of effective bits per number against tokens in the batch from 256 to about four million, both axes logarithmic. Each line falls and levels off: those of residual codes start far above sixteen bits because of their codebooks, coupled quantisation starts lower, integers fall a little, because a window stays in full precision. A dotted line marks sixteen bits."}, "figure": {"caption": "Effective bits per number of the cache against all tokens that share the codebooks: codes, side information and FP16 codebooks, for Llama-3-8B's shapes. Exact arithmetic. The lines of 0.75 and 0.375 bits start together, since their codebooks are equally large. Far to the right lie the paper's counts, for KIVI with groups of 128 instead of 32. Not a figure of the paper.", "name": "12_gsrq-fig-bits"}} tags=["hide-input"]
 batch = 2 ** np.arange(8, 23)
 fig, ax = plotting.figure(width="wide", height=3.8)
 for number, (name, account) in enumerate(accounts.items()):
@@ -540,18 +545,28 @@ plt.show()
 # The paper's one-bit setting has codebooks of {glue:text}`12_gsrq_llama_books:,.0f` MiB. They weigh as much as
 # {glue:text}`12_gsrq_llama_books_tokens:,.0f` tokens of the compressed cache, or {glue:text}`12_gsrq_llama_books_half:,.0f`
 # tokens in FP16. With one sequence of {glue:text}`12_gsrq_context:,.0f` tokens the cache is not 16 times smaller but
-# {glue:text}`12_gsrq_llama_saving:.1f` times ({glue:text}`12_gsrq_llama_effective:.0f` effective bits); coupled quantisation
-# {cite}`cq2024` at the same nominal rate has {glue:text}`12_gsrq_llama_saving_cq:.1f`. Many sequences, or very long ones,
-# earn the codebooks back. KIVI-2 {cite}`kivi2024` is at {glue:text}`12_gsrq_kivi_paper:.2f` bits in the paper's tables and at
-# {glue:text}`12_gsrq_kivi_ours:.0f` by our count. Beside speed (C7) these are the bytes that a decoding step has to read:
-# {glue:text}`12_gsrq_llama_read:.0f` MiB of codes against {glue:text}`12_gsrq_llama_read_half:,.0f` MiB, and the codewords
-# they name, which lie scattered in the codebooks.
+# {glue:text}`12_gsrq_llama_saving:.1f` times ({glue:text}`12_gsrq_llama_effective:.0f` effective bits); eight such sequences that share
+# the codebooks, {glue:text}`12_gsrq_llama_saving_eight:.1f` times. At two bits, one sequence with its codebooks is
+# {glue:text}`12_gsrq_llama_two_bits:.2f` times smaller. Coupled quantisation {cite}`cq2024` at one nominal bit has
+# {glue:text}`12_gsrq_llama_saving_cq:.1f`. Many sequences, or very long ones, earn the codebooks back. KIVI-2 {cite}`kivi2024` is at
+# {glue:text}`12_gsrq_kivi_paper:.2f` bits in the paper's tables and at {glue:text}`12_gsrq_kivi_ours:.0f` by our count.
+#
+# A decoding step reads {glue:text}`12_gsrq_llama_read:.0f` MiB of codes at one bit where FP16 has
+# {glue:text}`12_gsrq_llama_read_half:,.0f` MiB of numbers. But it looks up {glue:text}`12_gsrq_llama_stages:.0f` codewords for each
+# sub-vector, every one as long as that sub-vector: more numbers than the FP16 cache has, from codebooks of
+# {glue:text}`12_gsrq_llama_books:,.0f` MiB, and cheap only if they lie in a fast memory. What that costs in time (C7) is not counted here.
 
 # %% [markdown]
 # ## Experiment
 #
 # Three experiments follow: random vectors, keys and values of a real model as vectors, and the model's loss with coded keys
-# and values. Every codebook is also measured on vectors that it was not made from. The plan:
+# and values. Every codebook is also measured on vectors that it was not made from, "held out" or "fresh" below. Losses are in nats
+# per token (the logarithm of perplexity), and a cosine is the mean of that between a vector and its codeword. "A less B" is the
+# difference of the two, A minus B.
+#
+# **What was fixed when.** Claims, rules, coded layers, arms and the two texts were fixed before anything ran. Sizes were then cut
+# to the time that single fits took: the control chain at some rates only, {glue:text}`12_gsrq_codebook_tokens:,.0f` tokens to fit
+# to. What was changed after a first complete run is listed under *What did not hold*, with that run's numbers. The plan:
 
 # %%
 channels = lm.config.num_key_value_heads * (
@@ -597,6 +612,7 @@ rate_config = codebooks.RateConfig(
     tau=tau,
     iterations=iterations,
 )
+fewer = [max(tensor_tokens // 16, tensor_codewords)]  # training tokens of a follow-up
 print(
     f"loss: layers {layers if len(layers) < 9 else len(layers)} of {lm.config.num_hidden_layers}, {channels} channels"
     f" in {channels // dimension} sub-vectors of {dimension}, {codebook_tokens / codewords:.0f} tokens per codeword"
@@ -612,15 +628,25 @@ planned = planning.plan(
     validation=test_windows,
     test=test_windows,
     transfer=other_windows,
+    tensor_layers=len(tensor_layers),
+    crowding=fewer,
 )
-planned.set_index("step").round(0)
+planned = planned.set_index("step")
+settings = planned.loc["Losses: test settings"]
+again_runs = len(codebooks.WEIGHTS) * codebook_seeds
+planned.loc["Follow-ups: losses"] = [
+    again_runs,
+    again_runs * settings.seconds / settings.runs,
+]
+planned.loc["total"] = planned.sum()
+planned.round(0)
 
 # %% [markdown]
 # ### Random vectors
 #
 # The paper's figure 4 clusters standard normal vectors and measures the codebooks on the very vectors they were made from.
-# {numref}`12_gsrq-fig-synthetic` does this with the four arms, and on as many fresh vectors. All arms have the same cap of
-# passes; {glue:text}`12_gsrq_converged:.0f` % of the fits settled before it.
+# {numref}`12_gsrq-fig-synthetic` does this with the four arms, and on as many fresh vectors; {glue:text}`12_gsrq_converged:.0f` % of
+# the fits settled before the cap on passes.
 
 # %%
 with watched("random vectors") as say:
@@ -643,61 +669,51 @@ best_of = next(name for name in means.index.get_level_values("arm") if "best" in
 note("best_of_train", means.loc[(*wide_cell, best_of)].train_nmse)
 means[["bits", "bound", *columns, "single"]].round(4)
 
-# %% mystnb={"image": {"alt": "Six panels in two rows: squared error per element, gain error and cosine error, against the dimension above and against the number of codewords below, for four arms, solid for training vectors and dashed for fresh ones. The three arms with a spherical start coincide; dashed lines lie above solid ones, far above where codewords are many."}, "figure": {"caption": "Standard normal vectors: squared error per element, mean error of the length, and one minus the mean cosine; against D at the larger K (above) and against K at the largest D (below). Solid: the vectors that were clustered; dashed: fresh ones; bands are the range over seeds (re-makes the paper's figure 4, which has the solid lines of k-means++ and GSKM).", "name": "12_gsrq-fig-synthetic"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Three panels against the dimension: squared error per element, error of the length and one minus the mean cosine, for four arms, solid for training vectors and dashed for fresh ones. The three arms with a spherical start lie on one another; dashed lines lie above solid ones."}, "figure": {"caption": "Standard normal vectors: squared error per element, mean error of the length, and one minus the mean cosine, against D at the same K. Solid: the vectors that were clustered; dashed: fresh ones; bands are the range over seeds. The lines of the three arms with a spherical start lie on one another (re-makes the upper half of the paper's figure 4, with a smaller K; the paper has the solid lines of k-means++ and GSKM).", "name": "12_gsrq-fig-synthetic"}} tags=["hide-input"]
 quantities = {
     "mse": "squared error per element",
     "gain_error": "error of the length",
     "cosine": "1 - mean cosine",
 }
-views = {
-    "dimension": (
-        random_table[random_table.codewords == max(synthetic_codewords)],
-        "dimension D",
-    ),
-    "codewords": (
-        random_table[random_table.dimension == large_dimension],
-        "codewords K",
-    ),
-}
-fig, axes = plotting.figure(2, 3, width="wide", height=5.2)
-for row, (key, (part, label)) in zip(axes, views.items(), strict=True):
-    for ax, (quantity, name) in zip(row, quantities.items(), strict=True):
-        for number, arm in enumerate(SHORT):
-            for split, style in (("train", "-"), ("test", "--")):
-                grouped = part[part.arm == arm].groupby(key)[f"{split}_{quantity}"]
-                value, low, high = grouped.mean(), grouped.min(), grouped.max()
-                if quantity == "cosine":
-                    value, low, high = 1 - value, 1 - high, 1 - low
-                plotting.band(
-                    ax,
-                    value.index,
-                    low,
-                    high,
-                    value=value,
-                    color=plotting.PALETTE[number],
-                    marker=plotting.MARKERS[number],
-                    linestyle=style,
-                    label=arm if split == "train" else None,
-                )
-        ax.set(xscale="log", xlabel=label, ylabel=name)
-        ticks = sorted(part[key].unique())
-        ax.set_xticks(ticks, ticks)
-        ax.minorticks_off()
-fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+part = random_table[random_table.codewords == max(synthetic_codewords)]
+fig, axes = plotting.figure(1, 3, width="wide", height=3.4)
+for ax, (quantity, name) in zip(axes, quantities.items(), strict=True):
+    for number, arm in enumerate(SHORT):
+        for split, style in (("train", "-"), ("test", "--")):
+            grouped = part[part.arm == arm].groupby("dimension")[f"{split}_{quantity}"]
+            value, low, high = grouped.mean(), grouped.min(), grouped.max()
+            if quantity == "cosine":
+                value, low, high = 1 - value, 1 - high, 1 - low
+            plotting.band(
+                ax,
+                value.index,
+                low,
+                high,
+                value=value,
+                color=plotting.PALETTE[number],
+                marker=plotting.MARKERS[number],
+                linestyle=style,
+                label=arm if split == "train" else None,
+            )
+    ax.set(xscale="log", xlabel="dimension D", ylabel=name)
+    ticks = sorted(part.dimension.unique())
+    ax.set_xticks(ticks, ticks)
+    ax.minorticks_off()
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
 
 # %% [markdown]
 # Take the cell with $D$ = {glue:text}`12_gsrq_wide_dimension:.0f` and $K$ = {glue:text}`12_gsrq_wide_codewords:.0f`. On the training
 # vectors k-means from k-means++ has a normalised error of {glue:text}`12_gsrq_wide_kmeans_train_nmse:.3f` and a mean cosine of
 # {glue:text}`12_gsrq_wide_kmeans_train_cosine:.3f`, GSKM {glue:text}`12_gsrq_wide_gskm_train_nmse:.3f` and
-# {glue:text}`12_gsrq_wide_gskm_train_cosine:.3f`: as the paper says. Plain k-means from the *spherical start* has
+# {glue:text}`12_gsrq_wide_gskm_train_cosine:.3f`. This is the paper's comparison. Plain k-means from the *spherical start* has
 # {glue:text}`12_gsrq_wide_control_train_nmse:.3f` and {glue:text}`12_gsrq_wide_control_train_cosine:.3f`. The best of five
 # starts of k-means++ has {glue:text}`12_gsrq_best_of_train:.3f`.
 #
-# Where the figures look best for GSKM there are few vectors per codeword. {numref}`12_gsrq-fig-heldout` follows that cell
-# ($D$ = {glue:text}`12_gsrq_large_dimension:.0f`) from few codewords to many.
+# In the paper's figure 4, GSKM looks best where there are few vectors per codeword. {numref}`12_gsrq-fig-heldout` follows
+# $D$ = {glue:text}`12_gsrq_large_dimension:.0f` from few codewords to many.
 
-# %% mystnb={"image": {"alt": "Two panels against the number of codewords, for four arms, solid for training and dashed for fresh vectors. Left: normalised squared error; solid lines fall steeply with more codewords, dashed lines rise, three of them past the dotted line at one. Right: mean cosine, solid lines rise steeply, dashed ones hardly."}, "figure": {"caption": "What the held-out curve says: normalised squared error and mean cosine of standard normal vectors at the largest D. Solid: training vectors; dashed: fresh ones; dotted: sending zeros; grey: the least error that any code of this rate can have on fresh vectors. Bands are the range over seeds. Not a figure of the paper.", "name": "12_gsrq-fig-heldout"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Two panels against the number of codewords, for four arms, solid for training and dashed for fresh vectors. Left: normalised squared error; solid lines fall steeply with more codewords, dashed lines rise, three of them past the dotted line at one. Right: mean cosine, solid lines rise steeply, dashed ones hardly."}, "figure": {"caption": "Normalised squared error and mean cosine of standard normal vectors at the largest D. Solid: training vectors; dashed: fresh ones; dotted: sending zeros; grey: the least error that any code of this rate can have on fresh vectors. Bands are the range over seeds; the three arms with a spherical start lie on one another (re-makes the lower half of the paper's figure 4, with fewer codewords; dashed lines are not in it).", "name": "12_gsrq-fig-heldout"}} tags=["hide-input"]
 part = random_table[random_table.dimension == large_dimension]
 fig, axes = plotting.figure(1, 2, width="wide", height=3.6)
 for ax, quantity in zip(axes, ("nmse", "cosine"), strict=True):
@@ -735,13 +751,16 @@ plt.show()
 # rate sends fresh vectors with less than {glue:text}`12_gsrq_large_bound:.3f` {cite}`cover2006`; a training error far below
 # that is memory. The cosine is still better on fresh vectors ({glue:text}`12_gsrq_large_gskm_test_cosine:.3f` against
 # {glue:text}`12_gsrq_large_kmeans_test_cosine:.3f`, and {glue:text}`12_gsrq_large_control_test_cosine:.3f` for the control).
-# Independent Gaussian numbers have no directions to find, so this says how the arms overfit, not how they compress. From here on all claims are judged on what was held out.
+# Independent Gaussian numbers have no directions to find, so this says how the arms overfit, not how they compress. The best figures
+# on random vectors are memory. From here on all claims are judged on what was held out, except C1, which is about the codebook
+# itself.
 #
 # ### Residual chains, and lengths that differ
 #
-# Now chains, on two kinds of vectors, without the sum rule, whose ends are those of k-means. The first is Gaussian again. The second lies in a subspace of a quarter of the
-# dimensions, and each vector is multiplied by a lognormal gain: data that is *made for* gain-shape codes.
-# {numref}`12_gsrq-fig-chains` shows the error of every prefix of the chain.
+# Now chains, on two kinds of vectors. The first is Gaussian again. The second lies in a subspace of {glue:text}`12_gsrq_chain_rank:.0f`
+# of the {glue:text}`12_gsrq_chain_dimension:.0f` dimensions, and each vector is multiplied by a lognormal gain (the standard deviation of
+# its logarithm is {glue:text}`12_gsrq_chain_log_sd:g`): data that is *made for* gain-shape codes. {numref}`12_gsrq-fig-chains` shows the
+# error of every prefix of the chain.
 
 # %%
 with watched("chains") as say:
@@ -762,9 +781,12 @@ for name, part in last.groupby(cell, sort=False):
             )
             if name[1] == chain_dimensions[0]:
                 kind = "random" if name[0] == "gaussian" else "made"
-                note_range(f"chain_{kind}_{SHORT[other]}_{column}", interval, 3)
+                note_range(f"chain_{kind}_{SHORT[other]}_{column}", interval, 4)
+                told(f"chain_{kind}_{SHORT[other]}_{column}", interval)
         chain_rows.append(row)
 note("chain_dimension", chain_dimensions[0])
+note("chain_rank", max(1, chain_dimensions[0] // 4))
+note("chain_log_sd", chain_config.log_sd)
 note("chain_codewords", chain_codewords[0])
 note("chain_stages", chain_stages[0])
 note("chain_seeds", chain_seeds[0])
@@ -773,11 +795,11 @@ chain_means = last.groupby([*cell, "arm"], sort=False)
 display(
     chain_means[["train_nmse", "test_nmse", "test_cosine", "smallest", "single"]]
     .mean()
-    .round(3)
+    .round(4)
 )
 pd.DataFrame(chain_rows).set_index([*cell, "GSKM less"])
 
-# %% mystnb={"image": {"alt": "Four panels against the number of stages: normalised squared error above and mean cosine below, Gaussian vectors left, low-rank vectors with lognormal gains right; three arms, solid for training and dashed for fresh vectors."}, "figure": {"caption": "Residual chains: normalised squared error and mean cosine after each stage, at the first setting. Solid: training vectors; dashed: fresh ones; bands are the range over seeds. Not a figure of the paper.", "name": "12_gsrq-fig-chains"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Four panels against the number of stages: normalised squared error above and mean cosine below, Gaussian vectors left, low-rank vectors with lognormal gains right; three arms, solid for training and dashed for fresh vectors."}, "figure": {"caption": "Residual chains: normalised squared error and mean cosine after each stage, on Gaussian vectors and on vectors in a quarter of the dimensions with lognormal gains. Solid: training vectors; dashed: fresh ones; bands are the range over seeds. Not a figure of the paper.", "name": "12_gsrq-fig-chains"}} tags=["hide-input"]
 part = chain_table[chain_table.dimension == chain_dimensions[0]]
 fig, axes = plotting.figure(2, 2, width="text", height=4.6, sharex=True, sharey="row")
 for column, kind in enumerate(chain_config.data):
@@ -803,7 +825,7 @@ for column, kind in enumerate(chain_config.data):
         if column == 0:
             ax.set_ylabel(name)
     axes[0, column].set_title(
-        kind if kind == "gaussian" else "low rank, lognormal gain"
+        "Gaussian" if kind == "gaussian" else "low rank, lognormal gain"
     )
     axes[1, column].set_xlabel("stages")
     axes[1, column].set_xticks(sorted(part.stage.unique()))
@@ -811,28 +833,27 @@ fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %% [markdown]
-# After {glue:text}`12_gsrq_chain_stages:.0f` stages at $D$ = {glue:text}`12_gsrq_chain_dimension:.0f` and
-# $K$ = {glue:text}`12_gsrq_chain_codewords:.0f`, GSKM less k-means from k-means++ on fresh Gaussian vectors is
-# {glue:text}`12_gsrq_chain_random_kmeans_test_nmse:.3f` {glue:text}`12_gsrq_chain_random_kmeans_test_nmse_range` in normalised error
-# and {glue:text}`12_gsrq_chain_random_kmeans_test_cosine:.3f` {glue:text}`12_gsrq_chain_random_kmeans_test_cosine_range` in cosine
-# (Student's intervals over {glue:text}`12_gsrq_chain_seeds:.0f` seeds); less the control arm it is
-# {glue:text}`12_gsrq_chain_random_control_test_nmse:.3f` {glue:text}`12_gsrq_chain_random_control_test_nmse_range` and
-# {glue:text}`12_gsrq_chain_random_control_test_cosine:.3f` {glue:text}`12_gsrq_chain_random_control_test_cosine_range`.
+# The table has the differences after {glue:text}`12_gsrq_chain_stages:.0f` stages at $D$ = {glue:text}`12_gsrq_chain_dimension:.0f` and
+# $K$ = {glue:text}`12_gsrq_chain_codewords:.0f`, with Student's intervals over {glue:text}`12_gsrq_chain_seeds:.0f` seeds. Two of them carry
+# the argument. On fresh vectors made for it, GSKM's error differs from that of k-means from k-means++, the paper's comparison, by
+# {glue:text}`12_gsrq_chain_made_kmeans_test_nmse:.4f` {glue:text}`12_gsrq_chain_made_kmeans_test_nmse_range`, and from the control's by
+# {glue:text}`12_gsrq_chain_made_control_test_nmse:.4f` {glue:text}`12_gsrq_chain_made_control_test_nmse_range`: the first interval
+# {glue:text}`12_gsrq_chain_made_kmeans_test_nmse_told` zero, the second {glue:text}`12_gsrq_chain_made_control_test_nmse_told` it.
 #
-# On the data made for it the picture is another one. Against the control, GSKM's *training* error differs by
-# {glue:text}`12_gsrq_chain_made_control_train_nmse:.3f` {glue:text}`12_gsrq_chain_made_control_train_nmse_range`, its error on fresh
-# vectors by {glue:text}`12_gsrq_chain_made_control_test_nmse:.3f` {glue:text}`12_gsrq_chain_made_control_test_nmse_range` and its cosine by
-# {glue:text}`12_gsrq_chain_made_control_test_cosine:.3f` {glue:text}`12_gsrq_chain_made_control_test_cosine_range`. The unit rule does not
-# minimise squared error on the vectors that it sees; where a few long vectors dominate that error, this works like
-# regularisation. Whether keys and values are of this kind is not for random vectors to say.
+# The *training* error of the second comparison differs by {glue:text}`12_gsrq_chain_made_control_train_nmse:.4f`
+# {glue:text}`12_gsrq_chain_made_control_train_nmse_range`. The unit rule does not minimise squared error on the vectors that it sees. Where
+# its error on fresh vectors is the lower one all the same, one reading is that it does not chase the few long vectors; we did not
+# test it. A setting with longer vectors was tried once and cut (see *What did not hold*). Whether keys and values are of this kind is
+# not for random vectors to say.
 
 # %% [markdown]
 # ### Keys and values as vectors
 #
 # The real vectors are keys before the rotary embedding {cite}`rope2021` and values of SmolLM2-135M-Instruct {cite}`smollm2` (or
-# the model of `language_model`), with the heads side by side, read while it sees {glue:text}`12_gsrq_text` (a text whose SHA-256
-# begins with {glue:text}`12_gsrq_sha256`; Python's differs between versions); and the
-# *first residuals*, what one stage of k-means leaves of them. First the paper's figure 2: does the mean shrink with $D$?
+# the model of `language_model`), with the heads side by side, read while it sees {glue:text}`12_gsrq_text`, a text that differs between
+# versions of Python; the SHA-256 of this one begins with {glue:text}`12_gsrq_sha256`. With them go the *first residuals*, what one stage
+# of k-means leaves of them. (The keys behind the paper's released figure 5 are those *after* the rotation.) First the paper's
+# figure 2: does the mean shrink with $D$?
 
 # %%
 with watched("keys and values") as say:
@@ -911,10 +932,10 @@ plt.show()
 #
 # ### Does GSKM find better directions?
 #
-# {numref}`12_gsrq-fig-tensors` re-makes the paper's figure 5 as differences to k-means from k-means++, which are a per cent or two and
-# invisible in the numbers themselves.
+# {numref}`12_gsrq-fig-tensors` re-makes the paper's figure 5 as differences to k-means from k-means++, because they are too small to be
+# seen in the numbers themselves.
 
-# %% mystnb={"image": {"alt": "Eight panels against the dimension of sub-vectors: columns are keys, values, first residuals of keys and of values. Above: squared error of GSKM over that of k-means++, training and held-out, and that of the control arm. Below: the difference in mean cosine."}, "figure": {"caption": "GSKM against k-means from k-means++ on keys, values and their first residuals: ratio of squared errors (above, lower is better) and difference of mean cosines (below, higher is better). Solid: training vectors; dashed: held-out ones; the control, k-means from the spherical start, held out, at the sizes where it was run. Bands are the range over layers and positions (re-makes the paper's figure 5, as differences).", "name": "12_gsrq-fig-tensors"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Eight panels against the dimension of sub-vectors: columns are keys, values, first residuals of keys and of values. Above: squared error of GSKM over that of k-means++, training and held-out, and those of the control arm. Below: the difference in mean cosine."}, "figure": {"caption": "GSKM against k-means from k-means++ on keys, values and their first residuals: ratio of squared errors (above, lower is better) and difference of mean cosines (below, higher is better). Solid: training vectors; dashed: held-out ones; dotted and dash-dotted: the control, k-means from the spherical start, at the sizes where it was run. Bands are the range over layers and positions (re-makes the paper's figure 5, as differences).", "name": "12_gsrq-fig-tensors"}} tags=["hide-input"]
 tensor_kinds = [
     (kind, source) for source in tensors.SOURCES for kind in ("key", "value")
 ]
@@ -924,12 +945,14 @@ fig, axes = plotting.figure(
 lines = {
     "GSKM, training": ("train", "GSKM", "-"),
     "GSKM, held out": ("test", "GSKM", "--"),
-    "k-means, spherical start, held out": ("test", "k-means, spherical start", ":"),
+    "control, training": ("train", "k-means, spherical start", "-."),
+    "control, held out": ("test", "k-means, spherical start", ":"),
 }
 for column, (kind, source) in enumerate(tensor_kinds):
     part = tensor_table[(tensor_table.kind == kind) & (tensor_table.source == source)]
     for number, (label, (split, arm, style)) in enumerate(lines.items()):
         there = part[part.dimension.isin(part[part.arm == arm].dimension.unique())]
+        there = there[there.position < tensor_config.positions]
         for row, quantity in enumerate(("mse", "cosine")):
             how = (lambda a, b: a / b) if quantity == "mse" else None
             compared = arms.paired(
@@ -957,19 +980,17 @@ for column, (kind, source) in enumerate(tensor_kinds):
     axes[0, column].axhline(1, color="0.4", linewidth=1)
     axes[1, column].axhline(0, color="0.4", linewidth=1)
     axes[1, column].set(xscale="log", xlabel="dimension D")
-    axes[1, column].set_xticks(ends, ends)
+    marked = sorted({ends[0], *claimed_dimensions, ends[1]})
+    axes[1, column].set_xticks(marked, marked)
     axes[1, column].minorticks_off()
 axes[0, 0].set_ylabel("ratio of squared errors")
 axes[1, 0].set_ylabel("difference of mean cosines")
-fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 plt.show()
 
 # %%
 unit = list(tensors.UNIT)
-real_rows = tensor_table[
-    (tensor_table.kind != "key, centred")
-    & tensor_table.dimension.isin(claimed_dimensions)
-]
+real_rows = tensors.claimed_rows(tensor_table, tensor_config)
 tensor_rows = {}
 for source in tensors.SOURCES:
     for size in claimed_dimensions:
@@ -990,27 +1011,84 @@ note_range("c9_nmse", interval_of(control_nmse.to_numpy()), 4)
 begun = arms.paired(
     real_rows, "test_cosine", "k-means, spherical start", "k-means++", unit=unit
 )
-note("update_share", 100 * found["C9"].value / found["C2"].value)
 note_range("start_cosine", interval_of(begun.to_numpy()), 4)
+told("c9", found["C9"])
+told("start_cosine", interval_of(begun.to_numpy()))
+told("c9_nmse", interval_of(control_nmse.to_numpy()))
+kind_rows = {}
+for source in tensors.SOURCES:
+    levels = real_rows[(real_rows.arm == "k-means++") & (real_rows.source == source)]
+    note(f"level_{source}_low", levels.groupby("kind").test_cosine.mean().min())
+    note(f"level_{source}_high", levels.groupby("kind").test_cosine.mean().max())
+    for kind in ("key", "value"):
+        part = real_rows[(real_rows.source == source) & (real_rows.kind == kind)]
+        ratio = arms.paired(
+            part, "test_mse", "GSKM", "k-means++", unit=unit, how=lambda a, b: a / b
+        )
+        gain = interval_of(less(part, "test_cosine", "GSKM", "k-means++", unit=unit))
+        note_range(f"c2_{kind}_{source}", gain, 4)
+        kind_rows[f"{kind}s" + (", residual" if source == "residual" else "")] = {
+            "cosine of k-means++": f"{levels[levels.kind == kind].test_cosine.mean():.3f}",
+            "GSKM less it (C2)": show(gain),
+            "GSKM less control (C9)": show(
+                interval_of(
+                    less(
+                        part,
+                        "test_cosine",
+                        "GSKM",
+                        "k-means, spherical start",
+                        unit=unit,
+                    )
+                )
+            ),
+            "error over that of k-means++ (C2b)": show(interval_of(ratio.to_numpy())),
+        }
+plainly = arms.paired(
+    real_rows[real_rows.source == "original"],
+    "test_mse",
+    "GSKM",
+    "k-means++",
+    unit=unit,
+    how=lambda a, b: a / b,
+)
+note_range("c2b_original", interval_of(plainly.to_numpy()), 4)
+deep_rows = real_rows[
+    (real_rows.source == "residual") & (real_rows.dimension == max(claimed_dimensions))
+]
+note_range(
+    "c3_train",
+    interval_of(less(deep_rows, "train_nmse", "GSKM", "k-means++", unit=unit)),
+    4,
+)
+note("claimed_most", max(claimed_dimensions))
+display(pd.DataFrame(kind_rows).T)
 frame = pd.DataFrame(tensor_rows).T
 frame.index.names = ["vectors", "D", "GSKM less"]
 frame
 
 # %% [markdown]
-# Over {glue:text}`12_gsrq_tensor_units:.0f` tensors, originals and residuals together, GSKM less k-means from k-means++ is
-# {glue:text}`12_gsrq_c2:.4f` {glue:text}`12_gsrq_c2_range` in held-out cosine (C2); the ratio of held-out squared errors is
-# {glue:text}`12_gsrq_c2b:.4f` {glue:text}`12_gsrq_c2b_range` (C2b). On residuals at $D$ = {glue:text}`12_gsrq_most_dimension:.0f`,
-# where the paper finds the squared error to fall, the difference in normalised error is {glue:text}`12_gsrq_c3:.4f`
-# {glue:text}`12_gsrq_c3_range` (C3).
+# Over {glue:text}`12_gsrq_tensor_units:.0f` layers (Student's intervals; keys and values, originals and residuals, sizes and positions
+# of a layer are averaged first), GSKM less k-means from k-means++ is {glue:text}`12_gsrq_c2:.4f` {glue:text}`12_gsrq_c2_range` in
+# held-out cosine (C2). The levels are {glue:text}`12_gsrq_level_original_low:.2f` to {glue:text}`12_gsrq_level_original_high:.2f` for
+# originals and {glue:text}`12_gsrq_level_residual_low:.2f` to {glue:text}`12_gsrq_level_residual_high:.2f` for residuals, and the mean
+# hides where the gain is: {glue:text}`12_gsrq_c2_key_original:.4f` on keys and {glue:text}`12_gsrq_c2_value_original:.4f` on values as they
+# are, {glue:text}`12_gsrq_c2_key_residual:.4f` and {glue:text}`12_gsrq_c2_value_residual:.4f` on their residuals.
+#
+# The ratio of held-out squared errors is {glue:text}`12_gsrq_c2b:.4f` {glue:text}`12_gsrq_c2b_range` (C2b), on originals alone, where the
+# paper's figure is, {glue:text}`12_gsrq_c2b_original:.4f` {glue:text}`12_gsrq_c2b_original_range`. On residuals at
+# $D$ = {glue:text}`12_gsrq_claimed_most:.0f`, where the paper finds the squared error to fall, the difference in held-out normalised error is
+# {glue:text}`12_gsrq_c3:.4f` {glue:text}`12_gsrq_c3_range` (C3). On the *training* vectors, where the paper measures, it is
+# {glue:text}`12_gsrq_c3_train:.4f` {glue:text}`12_gsrq_c3_train_range`. As far as the first is the lower one, the gain is one of
+# generalising; and the paper's released figures are those of the sum rule, and of keys after the rotary embedding.
 #
 # How much of this is the update, and how much the start? The control tells: k-means from the spherical start less
-# k-means from k-means++ is {glue:text}`12_gsrq_start_cosine:.4f` {glue:text}`12_gsrq_start_cosine_range` in held-out cosine, and GSKM
-# less that control {glue:text}`12_gsrq_c9:.4f` {glue:text}`12_gsrq_c9_range` (C9), with {glue:text}`12_gsrq_c9_nmse:.4f`
-# {glue:text}`12_gsrq_c9_nmse_range` in normalised squared error.
+# k-means from k-means++ is {glue:text}`12_gsrq_start_cosine:.4f` {glue:text}`12_gsrq_start_cosine_range` in held-out cosine, which
+# {glue:text}`12_gsrq_start_cosine_told` zero. GSKM less that control is {glue:text}`12_gsrq_c9:.4f` {glue:text}`12_gsrq_c9_range` (C9), which
+# {glue:text}`12_gsrq_c9_told` zero, and in normalised squared error {glue:text}`12_gsrq_c9_nmse:.4f` {glue:text}`12_gsrq_c9_nmse_range`, which
+# {glue:text}`12_gsrq_c9_nmse_told` it (above zero, the update costs error).
 #
-# So the start on the sphere brings most of what GSKM gains in direction, and the update {glue:text}`12_gsrq_update_share:.0f` % of
-# it: small, on the right side of zero, and paid for with a slightly larger squared error. C2 and C3 are claims against k-means from
-# k-means++, and their verdicts stand. But read them as "start on the sphere", which any k-means can do.
+# C2 and C3 are claims against k-means from k-means++, and C9 does not touch their verdicts. The start is part of GSKM as the paper has
+# it; the control says how much of the gain any k-means can have by starting on the sphere.
 #
 # ### Loss against bits
 #
@@ -1018,8 +1096,11 @@ frame
 # tokens, and the model predicts {glue:text}`12_gsrq_test_tokens:,.0f` tokens of a part of the text that neither the codebooks nor any
 # choice has seen. *Most layers stay in full precision*, so a loss here is that of a partly coded cache, and smaller than a
 # wholly coded one's. Beside the chains stand coupled quantisation (CQ-2c4b is one code of 4 bits for 2 channels)
-# {cite}`cq2024` and KIVI-style integers {cite}`kivi2024`, per channel for keys and per token for values, with no window of
-# full precision either.
+# {cite}`cq2024`, here without the Fisher weights of its authors ("uniform"), and KIVI-style integers {cite}`kivi2024`, per channel for keys
+# and per token for values, with no window of full precision either. The paper's other baselines, VQLLM and AnTKV (product codes by
+# weighted k-means), were not run. The chain called GSKM is GSRQ without weights, as in the
+# paper's table 1, whose lowest-rate figure is the unweighted one. Every method has *one start* here; lines that are not
+# monotone in bits show what one start and {glue:text}`12_gsrq_test_tokens:,.0f` tokens are worth.
 
 # %%
 with watched("codebooks") as say:
@@ -1055,12 +1136,39 @@ rate_frame = pd.DataFrame(
     },
     index=by_block.index,
 )
+held_stages = tested.groupby(["method", "rate", "paper_bits"]).stages.first()
+books = {}
+for name in rate_frame.index:
+    books[name] = 0.0
+    if name[0] in arms.ARMS:
+        books[name] = bits.residual(
+            channels,
+            dimension=dimension,
+            stages=int(held_stages[name]),
+            codewords=codewords,
+            layers=len(layers),
+        ).codebook_bytes
+    for several, width in rate_config.coupled:
+        if name[0] == codebooks.coupled_name(several, width):
+            books[name] = bits.coupled(
+                channels, coupled_channels=several, bits=width, layers=len(layers)
+            ).codebook_bytes
+rate_frame["codebooks (KiB)"] = pd.Series(books) / 1024
+wider = rate_frame["codebooks (KiB)"].to_dict()
+ratios = [
+    wider[name] / wider[other]
+    for name in wider
+    for other in wider
+    if name[0] == "GSKM" and other[0].startswith("CQ") and name[1:] == other[1:]
+]
+note("books_least", min(ratios, default=float("nan")))
+note("books_most", max(ratios, default=float("nan")))
 note("test_tokens", text.test.numel())
 note("full_loss", plain_loss.mean())
 note("blocks", len(plain_loss))
 rate_frame.round(4)
 
-# %% mystnb={"image": {"alt": "Loss added by coding against bits per number, logarithmic in both, with bars of uncertainty: lines of three residual chains and of coupled quantisation fall with more bits; diamonds for integers, filled where all their bits are counted and hollow where the paper counts them, joined by dashed lines."}, "figure": {"caption": "Loss that coding adds, against bits per number (side information counted, codebooks not), with 95 % bootstrap intervals over blocks of tokens; only the layers of `layers` are coded. Integers stand at their bits by our count (filled) and by the paper's (hollow). Re-makes the curve behind the paper's table 1.", "name": "12_gsrq-fig-rates"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Loss added by coding against bits per number, with bars of uncertainty; bits are logarithmic, the loss is linear near zero and logarithmic above: lines of three residual chains and of coupled quantisation fall with more bits; diamonds for integers, filled where all their bits are counted and hollow where the paper counts them, joined by dashed lines."}, "figure": {"caption": "Loss that coding adds, against bits per number (side information counted, codebooks not), with 95 % bootstrap intervals over blocks of tokens; only the layers of `layers` are coded. Losses below 0.02 are on a linear scale, those above on a logarithmic one. Bars of two methods are not paired: compare chains by the differences in the next table. Integers stand at their bits by our count (filled) and by the paper's (hollow). Re-makes the curve behind the paper's table 1.", "name": "12_gsrq-fig-rates"}} tags=["hide-input"]
 fig, ax = plotting.figure(width="wide", height=4.4)
 curves = {
     **{arm: rate_frame.loc[[arm]] for arm in list(SHORT)[:3]},
@@ -1105,6 +1213,8 @@ ticks = sorted(
 ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 ax.minorticks_off()
 ax.set_yscale("symlog", linthresh=0.02)
+heights = [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
+ax.set_yticks(heights, [f"{tick:g}" for tick in heights])
 ax.set_ylim(bottom=1.3 * min(0, rate_frame.low.min()) - 0.002)
 ax.set(xlabel="bits per number", ylabel="loss added (nats per token)")
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
@@ -1113,23 +1223,35 @@ plt.show()
 # %%
 rate_rows = {}
 least_favourable = None
+against_cq, against_kmeans, controls = [], [], []
+CONTROL = "k-means, spherical start"
 for rate in rates.rate_units(rate_table):
     interval = interval_of(rate.differences)
     against = tested[(tested["rate"] - rate.rate).abs() < 1e-9]
-    own = against.groupby(["method", "seed", "block"]).loss.mean()
-    control = own.index.get_level_values("method") == "k-means, spherical start"
-    update = "not measured"
-    if control.any():
-        update = own["GSKM", 0] - own["k-means, spherical start", 0]
-        update = show(interval_of(update.to_numpy()))
-    rate_rows[f"{rate.rate:g} bits"] = {
+    own = against.groupby(["method", "seed", "block"]).loss.mean().sort_index()
+    there = own.index.unique("method")
+
+    def difference(first, second, own=own):
+        """Loss of one method less that of another, first seed, over blocks."""
+        return interval_of((own[first, 0] - own[second, 0]).to_numpy())
+
+    row = {
         "best baseline on validation": rate.baseline,
         "GSKM less it": show(interval),
-        "GSKM less k-means++ chain": show(
-            interval_of((own["GSKM", 0] - own["k-means++", 0]).to_numpy())
-        ),
-        "GSKM less control chain": update,
     }
+    coupled_here = [name for name in there if name.startswith("CQ")]
+    row["GSKM less CQ of this rate"] = "not run"
+    if coupled_here:
+        against_cq.append(difference("GSKM", coupled_here[0]))
+        row["GSKM less CQ of this rate"] = show(against_cq[-1])
+    against_kmeans.append(difference("GSKM", "k-means++"))
+    row["GSKM less k-means++ chain"] = show(against_kmeans[-1])
+    row["GSKM less control chain"] = row["control less k-means++ chain"] = "not run"
+    if CONTROL in there:
+        controls += [difference("GSKM", CONTROL), difference(CONTROL, "k-means++")]
+        row["GSKM less control chain"] = show(controls[-2])
+        row["control less k-means++ chain"] = show(controls[-1])
+    rate_rows[f"{rate.rate:g} bits"] = row
     if least_favourable is None or interval.high > least_favourable[1].high:
         least_favourable = (rate, interval)
 rate, c5 = least_favourable
@@ -1142,41 +1264,114 @@ ledger.judge(
 chosen = [row["best baseline on validation"] for row in rate_rows.values()]
 note("kmeans_chosen", chosen.count("k-means++"))
 note("rates", len(chosen))
+note("cq_rates", len(against_cq))
+note("cq_lower", sum(found.value < 0 for found in against_cq))
+note("cq_told", sum(excludes(found) for found in against_cq))
+note("kmeans_told", sum(excludes(found) for found in against_kmeans))
+note("controls", len(controls))
+note("controls_told", sum(excludes(found) for found in controls))
+note_range("kmeans_lowest", against_kmeans[-1], 4)
+# Perplexities of Llama-3-8B on WikiText-2 in the paper's tables 1 and 6, unweighted.
+PAPER = {
+    2.0: {"CQ": 6.09, "k-means chain": 6.21, "GSKM": 5.91},
+    1.0: {"CQ": 9.56, "k-means chain": 7.95, "GSKM": 7.20},
+    0.75: {"CQ": 11.18, "k-means chain": 9.49, "GSKM": 8.46},
+    0.375: {"CQ": 22.80, "k-means chain": 19.50, "GSKM": 12.77},
+}
+nats = np.log(pd.DataFrame(PAPER).T)
+printed = pd.DataFrame(
+    {
+        "CQ less k-means chain": nats["CQ"] - nats["k-means chain"],
+        "k-means chain less GSKM": nats["k-means chain"] - nats["GSKM"],
+        "CQ less GSKM": nats["CQ"] - nats["GSKM"],
+    }
+)
+printed.index.name = "bits, the paper's tables"
+for name, bits_there in {"two": 2.0, "one": 1.0, "least": 0.375}.items():
+    for short, gain in zip(
+        ("chain", "gskm", "all"), printed.loc[bits_there], strict=True
+    ):
+        note(f"printed_{name}_{short}", gain)
 note("c5_rate", rate.rate)
 note("c5_baseline", rate.baseline)
 note_range("c5", c5, 4)
 loss_units = rates.claim_units(rate_table, kind_table, weight_table)
 loss_found = {name: interval_of(values) for name, values in loss_units.items()}
+
+
+def weighting(tables, name):
+    """Loss with a weighting less that without, codebook seeds by blocks."""
+    changes = []
+    for table in tables:
+        loss = table.pivot_table(
+            index=["weights", "seed"], columns="block", values="loss"
+        )
+        changes.append((loss.loc[name] - loss.loc["none"]).to_numpy())
+    return np.concatenate(changes, axis=1)
+
+
+def crossed(changes):
+    """Interval of a mean over seeds and blocks; both are resampled."""
+
+    def mean(starts, blocks, axis=-1):
+        starts, blocks = starts.astype(int), blocks.astype(int)
+        return changes[starts[..., :, None], blocks[..., None, :]].mean((-2, -1))
+
+    counted = (np.arange(size) for size in changes.shape)
+    return stats.bootstrap_interval(
+        mean, *counted, paired=False, seed=seed, resamples=resamples
+    )
+
+
+for claim, name in (("C6", "log"), ("C6b", "raw")):
+    loss_found[claim] = crossed(weighting([weight_table], name))
 for name in ("C6", "C6b", "C8"):
     interval = loss_found[name]
     ledger.judge(name, value=interval.value, interval=interval.interval)
     note_range(name.lower(), interval, 4)
 note_range("c9_loss", loss_found["C9"], 4)
+told("c9_loss", loss_found["C9"])
 note("c6_paper", ledger.paper("C6").value)
 note("c6b_paper", ledger.paper("C6b").value)
 note("c8_paper", ledger.paper("C8").value)
-pd.DataFrame(rate_rows).T
+display(pd.DataFrame(rate_rows).T)
+printed.round(3)
 
 # %% [markdown]
 # Without codes the loss is {glue:text}`12_gsrq_full_loss:.3f` nats per token. At each rate the table names the baseline that was
-# best on the validation windows, among those whose bits fit the rate. The least favourable rate for GSKM is
-# {glue:text}`12_gsrq_c5_rate:g` bits, against {glue:text}`12_gsrq_c5_baseline`: {glue:text}`12_gsrq_c5:.4f`
-# {glue:text}`12_gsrq_c5_range` (C5). Against the control chain, same start and plain means, the difference over the rates where both were run is
-# {glue:text}`12_gsrq_c9_loss:.4f` {glue:text}`12_gsrq_c9_loss_range`: the loss beside C9.
+# best on the validation windows, among those whose bits fit the rate. A chain of plain k-means, which is the paper's *ablation*,
+# counts among them; it was chosen at {glue:text}`12_gsrq_kmeans_chosen:.0f` of {glue:text}`12_gsrq_rates:.0f` rates. The judged interval is
+# the worst of these: at {glue:text}`12_gsrq_c5_rate:g` bits, against {glue:text}`12_gsrq_c5_baseline`, {glue:text}`12_gsrq_c5:.4f`
+# {glue:text}`12_gsrq_c5_range` (C5).
 #
-# That interval includes zero: in the loss, the effect over k-means is the initialisation's, and the gain-shape update itself is
-# not separable here. Look also at which baseline was chosen: a chain of plain k-means at {glue:text}`12_gsrq_kmeans_chosen:.0f` of
-# {glue:text}`12_gsrq_rates:.0f` rates. Most of what
-# GSRQ has over coupled quantisation in the paper's tables (where unweighted k-means chains at one bit already beat it) is
-# *residual codes on wide sub-vectors*.
+# Against CQ, the published baseline that was run (without its Fisher weights), GSKM's loss is lower at
+# {glue:text}`12_gsrq_cq_lower:.0f` of {glue:text}`12_gsrq_cq_rates:.0f` rates; at {glue:text}`12_gsrq_cq_told:.0f` of them the interval excludes
+# zero. Equal bits are not equal memory: GSKM's codebooks are {glue:text}`12_gsrq_books_least:.0f` to
+# {glue:text}`12_gsrq_books_most:.0f` times as large as those of CQ at the same rate (last column of the table before), and no rate here
+# counts them.
+#
+# Against the control chain, same start and plain means, the difference over the rates where both were run is
+# {glue:text}`12_gsrq_c9_loss:.4f` {glue:text}`12_gsrq_c9_loss_range`, the loss beside C9; it {glue:text}`12_gsrq_c9_loss_told` zero. The interval
+# of GSKM less the chain of plain k-means excludes zero at {glue:text}`12_gsrq_kmeans_told:.0f` of {glue:text}`12_gsrq_rates:.0f` rates, and
+# {glue:text}`12_gsrq_controls_told:.0f` of {glue:text}`12_gsrq_controls:.0f` intervals with the control chain do. Where none does, neither
+# the start nor the update can be told from nothing in the loss: what C9 says in cosine is too small to be seen in
+# {glue:text}`12_gsrq_test_tokens:,.0f` tokens.
+#
+# In the paper's tables two things are gained at once: from CQ to a chain of plain k-means, and from that to GSKM. The second table
+# sets them apart, in nats of Llama-3-8B. At one bit the chain alone brings {glue:text}`12_gsrq_printed_one_chain:.2f` of
+# {glue:text}`12_gsrq_printed_one_all:.2f`; at 0.375 bits it brings {glue:text}`12_gsrq_printed_least_chain:.2f` of
+# {glue:text}`12_gsrq_printed_least_all:.2f`, and GSKM {glue:text}`12_gsrq_printed_least_gskm:.2f`; at two bits it brings
+# {glue:text}`12_gsrq_printed_two_chain:.2f` and GSKM {glue:text}`12_gsrq_printed_two_gskm:.2f`. Here the second step, at the lowest rate and with
+# {glue:text}`12_gsrq_coded_layers:.0f` of {glue:text}`12_gsrq_all_layers:.0f` layers coded, is {glue:text}`12_gsrq_kmeans_lowest:.4f`
+# {glue:text}`12_gsrq_kmeans_lowest_range`.
 #
 # ### Keys, values and weights
 #
 # The paper's ablation codes keys alone and values alone at its lowest rate, and weights the training vectors by their
 # gradients. {numref}`12_gsrq-fig-ablation` re-makes it. Weighted and unweighted codebooks are fitted to the same tokens, those
-# that have gradients, with {glue:text}`12_gsrq_codebook_seeds:.0f` seeds each.
+# that have gradients, with {glue:text}`12_gsrq_codebook_seeds:.0f` seeds each; keys alone and values alone are coded with one seed.
 
-# %% mystnb={"image": {"alt": "Two panels of bars with intervals and a point for each codebook seed. Left: loss added at the lowest rate by k-means++ and GSKM chains with keys and values, keys alone, values alone coded. Right: loss added by GSKM fitted to fewer tokens without weights, with log weights and with raw weights."}, "figure": {"caption": "Loss added at the lowest rate: what is coded (left) and how vectors are weighted (right, codebooks fitted to the tokens with gradients). Bars: mean over codebook seeds with 95 % bootstrap intervals over blocks; points: single seeds (re-makes the paper's table 6).", "name": "12_gsrq-fig-ablation"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Two panels of bars with intervals and a point for each codebook seed. Left: loss added at the lowest rate by k-means++ and GSKM chains with keys and values, keys alone, values alone coded. Right: loss added by GSKM fitted to fewer tokens without weights, with log weights and with raw weights."}, "figure": {"caption": "Loss added at the lowest rate: what is coded (left) and how vectors are weighted (right, codebooks fitted to the tokens with gradients). Bars: mean with 95 % bootstrap intervals over blocks, on the left of one codebook seed, on the right of several; points: single seeds (re-makes the paper's table 6).", "name": "12_gsrq-fig-ablation"}} tags=["hide-input"]
 
 
 def bars(ax, at, part, color, label=None):
@@ -1233,6 +1428,7 @@ note("codebook_seeds", codebook_seeds)
 norms = {
     place: activations.gradient_norms(gradient, dimension)
     for place, gradient in held.gradients.items()
+    if place[0] in layers
 }
 heavy = {
     f"layer {layer}, {kind}s": {
@@ -1255,13 +1451,14 @@ pd.DataFrame(heavy).T.round(1)
 # {glue:text}`12_gsrq_c8:.4f` {glue:text}`12_gsrq_c8_range` (C8; the paper's tables give {glue:text}`12_gsrq_c8_paper:.3f`).
 #
 # Gradient norms reach {glue:text}`12_gsrq_raw_heaviest:,.0f` times their median, log weights
-# {glue:text}`12_gsrq_log_heaviest:.1f` times. Log weights less none is {glue:text}`12_gsrq_c6:.4f` {glue:text}`12_gsrq_c6_range`
-# nats (C6; the paper {glue:text}`12_gsrq_c6_paper:.4f`), raw weights less none {glue:text}`12_gsrq_c6b:.4f`
-# {glue:text}`12_gsrq_c6b_range` (C6b; the paper {glue:text}`12_gsrq_c6b_paper:.4f`).
+# {glue:text}`12_gsrq_log_heaviest:.1f` times. With log weights the loss changes by {glue:text}`12_gsrq_c6:.4f` {glue:text}`12_gsrq_c6_range`
+# nats against none (C6; in the paper by {glue:text}`12_gsrq_c6_paper:.4f`), with raw weights by {glue:text}`12_gsrq_c6b:.4f`
+# {glue:text}`12_gsrq_c6b_range` (C6b; in the paper by {glue:text}`12_gsrq_c6b_paper:.4f`). These two intervals resample codebook seeds as well as
+# blocks of text; few seeds make such an interval a rough one.
 #
 # ### Another text
 #
-# Codebooks are made from some text and used on any. The paper's baselines lose several times more on C4 than on
+# Codebooks are made from some text and used on any. On Llama-3-8B the paper's baselines lose several times more on C4 than on
 # WikiText-2, from which their codebooks probably came; which text its own codebooks came from is not said for each table. So here
 # are codebooks from two texts, {glue:text}`12_gsrq_text` and {glue:text}`12_gsrq_other_text`, each tested on both.
 
@@ -1304,14 +1501,14 @@ pd.DataFrame(transfer_rows).T
 # {glue:text}`12_gsrq_transfer_text_away:.3f` with codebooks from the other, {glue:text}`12_gsrq_transfer_text:.3f`
 # {glue:text}`12_gsrq_transfer_text_range` more; on the other text {glue:text}`12_gsrq_transfer_other_own:.3f` and
 # {glue:text}`12_gsrq_transfer_other_away:.3f`, {glue:text}`12_gsrq_transfer_other:.3f`
-# {glue:text}`12_gsrq_transfer_other_range` more. Before you use codebooks, look at this number for your own text: here it is
-# several times what separates the chains above.
+# {glue:text}`12_gsrq_transfer_other_range` more. Before you use codebooks, look at this number for your own text, and hold it against what
+# separates the chains above: at the same rate GSKM less the chain of k-means is {glue:text}`12_gsrq_kmeans_lowest:.4f`.
 
 # %% [markdown]
 # ## Claims
 #
-# C1, C2, C2b, C3 and our control C9 were measured on keys and values as vectors, C5, C6, C6b and C8 on the model's loss with
-# two of its layers coded. None is at the paper's own setting at this size, so "holds in direction" is the best that any can be. C9 is ours:
+# Codes of few codewords on few layers stand in for the paper's here. C1, C2, C2b, C3 and our control C9 were measured on keys and values as vectors, C5, C6, C6b and C8 on the model's loss with
+# {glue:text}`12_gsrq_coded_layers:.0f` of its layers coded. None is at the paper's own setting at this size, so "holds in direction" is the best that any can be. C9 is ours:
 # it decides how C2 and C3 are read, not their verdicts.
 
 # %%
@@ -1327,7 +1524,8 @@ ledger.skip(
     "C7",
     reason=(
         "time is that of fused kernels on a GPU; counted here: at 64K tokens a step of Llama-3-8B reads "
-        f"{read_64k:,.0f} MiB of codes at 0.75 bits and {half_64k:,.0f} MiB in FP16"
+        f"{read_64k:,.0f} MiB of codes at 0.75 bits and up to {llama_075.codebook_bytes / 2**20:,.0f} MiB of codebooks, "
+        f"against {half_64k:,.0f} MiB in FP16"
     ),
     needs="an A100, and kernels that unpack, look up, rotate and attend in one pass",
 )
@@ -1335,8 +1533,11 @@ summary = ledger.close()
 own = ledger.verdict("C9")
 counted = dict(ledger.counts())
 counted[own] -= 1
+scaled = {"contradicted": "contradicted at this scale"}
 counts = ", ".join(
-    f"{number} {verdict}" for verdict, number in counted.items() if number
+    f"{number} {scaled.get(verdict, verdict)}"
+    for verdict, number in counted.items()
+    if number
 )
 note(
     "verdicts",
@@ -1346,28 +1547,66 @@ for row in summary.rows():
     note(f"verdict_{row['id'].lower()}", row["label"])
 summary
 
-# %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one where there is one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right.", "name": "12_gsrq-fig-verdicts"}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "Forest plot of the judged claims, a row each: the interval of the measured quantity relative to the claim's null, with the paper's number at one where there is one."}, "figure": {"caption": "Judged claims: each interval relative to its null; the claimed side is on the right. Where the paper has a number it is at 1 (filled marks), with the rule's tolerance as a grey bar; elsewhere 1 is the far end of our own interval (hollow marks).", "name": "12_gsrq-fig-verdicts"}} tags=["hide-input"]
 plotting.verdict_plot(ledger)
 plt.show()
 
 # %% [markdown]
 # ## What did not hold, and why
 #
-# **The update, and what it is good for (C9, C2b, C3).** Two questions remain about the unit rule. What does it give up? Let
-# k-means go on from the codebook that it ends in: a *polish*, which can only lower the training error. And when does it help?
-# The released results have few vectors per codeword where they are best, so we also fit to a quarter and to a sixteenth of the
-# tokens, with the same ones held out ({numref}`12_gsrq-fig-crowding`).
+# **What we changed after a first run.** One complete run came before this one. It showed faults in how intervals were made, and we
+# changed: (1) what is resampled on keys and values: it was a layer, kind and position (for C1 also the seed), eight overlapping
+# units of two layers, in a percentile bootstrap; now everything is averaged within a layer, and intervals are Student's over
+# layers, of which four were added; each has one start instead of two. (2) C1 compares all sub-vectors of the smallest $D$ inside
+# one of the largest; it was the first two. (3) C6 and C6b: codebook seeds are resampled beside blocks; before, blocks alone.
+# (4) The repetition of the weights on other tokens was added, and C2b now says in words what its rule has always been. (5) For
+# time, what decides no claim was cut: the second setting of the random chains ($D=128$, $K=256$, four stages, three seeds), half of the
+# random vectors, three of seven sizes $D$ of keys and values, the control chain at all rates but the lowest, a test window of the
+# second text, and a middle number of vectors per codeword below. What C5 and C8 test was not touched, but the nearest codeword is now
+# found after a common offset is taken away, which is more exact and can move single codes. The table is the record of that first run,
+# and its last column is this one:
 
 # %%
-fewer = [tensor_tokens // part for part in (16, 4)]
-fewer = [max(count, tensor_codewords) for count in fewer]
+# The record of the first complete run: values, intervals and verdicts as they were.
+FIRST_RUN = {
+    "C1": ("0.237 [0.215, 0.260]", "holds in direction"),
+    "C2": ("0.0070 [0.0036, 0.0109]", "holds in direction"),
+    "C2b": ("0.9989 [0.9970, 1.0010]", "holds in direction"),
+    "C3": ("-0.0044 [-0.0066, -0.0027]", "holds in direction"),
+    "C5": ("0.0041 [-0.0079, 0.0175]", "inconclusive"),
+    "C6": ("-0.0064 [-0.0150, 0.0010]", "inconclusive"),
+    "C6b": ("-0.0100 [-0.0185, -0.0015]", "contradicted at this scale"),
+    "C8": ("0.0022 [-0.0186, 0.0204]", "inconclusive"),
+    "C9": ("0.0006 [0.0002, 0.0011]", "holds in direction"),
+}
+# GSKM less the control on low-rank vectors, fresh ones, at the setting that was cut.
+CUT_SETTING = {
+    "error": "-0.0048 [-0.0158, 0.0061]",
+    "cosine": "0.021 [-0.003, 0.045]",
+}
+note("cut_error", CUT_SETTING["error"])
+note("cut_cosine", CUT_SETTING["cosine"])
+now = {row["id"]: row["label"] for row in summary.rows()}
+record = pd.DataFrame(FIRST_RUN, index=["first run", "its verdict"]).T
+record["verdict now"] = [now[claim] for claim in record.index]
+note("changed", int((record["its verdict"] != record["verdict now"]).sum()))
+record
+
+# %% [markdown]
+# {glue:text}`12_gsrq_changed:.0f` verdicts differ between the two. The setting that was cut could not tell GSKM from its control on the
+# vectors made for it: {glue:text}`12_gsrq_cut_error` in held-out error, {glue:text}`12_gsrq_cut_cosine` in cosine.
+#
+# **The update, and what it is good for (C9, C2b, C3).** Two questions remain about the unit rule. What does it give up? Let
+# k-means go on from the codebook that it ends in: a *polish*, which can only lower the training error. And when does it help?
+# The paper's random vectors are few per codeword where GSKM looks best (its keys and values are not: there are some hundred per
+# codeword and more). To see what crowding does on real vectors we also fit to fewer tokens, with the same ones held out.
+
+# %%
 with watched("follow-up") as say:
     polish = followups.polished(held.states, tensor_config, progress=say)
     crowded = followups.crowding(held.states, tensor_config, fewer, progress=say)
 crowded = pd.concat([crowded, tensor_table.assign(tokens=tensor_tokens)])
-crowded = crowded[
-    (crowded.kind != "key, centred") & crowded.dimension.isin(claimed_dimensions)
-]
+crowded = tensors.claimed_rows(crowded, tensor_config)
 note("moved", 100 * polish[polish.arm != "GSKM"].moved.mean())
 polish_rows = {}
 for column in ("train_nmse", "test_nmse", "train_cosine", "test_cosine"):
@@ -1376,70 +1615,40 @@ for column in ("train_nmse", "test_nmse", "train_cosine", "test_cosine"):
     polish_rows[column] = {"k-means after GSKM, less GSKM": show(change)}
 crowd = {}
 for count, part in crowded.groupby("tokens"):
-    at = (
-        "most" if count == tensor_tokens else "least" if count == fewer[0] else "middle"
-    )
+    at = "most" if count == tensor_tokens else "least"
     note(f"per_codeword_{at}", count / tensor_codewords)
     for other in ("k-means++", "k-means, spherical start"):
+        row = {}
         for column in ("test_nmse", "test_cosine"):
             change = interval_of(less(part, column, "GSKM", other, unit=unit))
             note_range(f"few_{at}_{SHORT[other]}_{column}", change, 4)
-            crowd[count, column, other] = change
-pd.DataFrame(polish_rows).T
-
-# %% mystnb={"image": {"alt": "Two panels against training vectors per codeword, logarithmic: difference of held-out normalised error and of held-out cosine of GSKM to k-means from k-means++ and to k-means from the spherical start, with bars."}, "figure": {"caption": "GSKM less k-means from k-means++, and less k-means from the same spherical start: held-out error (left, lower is better) and cosine (right, higher is better) against training vectors per codeword; mean over the tensors, sizes, originals and residuals of C2 with 95 % bootstrap intervals over tensors. Not a figure of the paper.", "name": "12_gsrq-fig-crowding"}} tags=["hide-input"]
-fig, axes = plotting.figure(1, 2, width="wide", height=3.6)
-for ax, column in zip(axes, ("test_nmse", "test_cosine"), strict=True):
-    for number, other in enumerate(("k-means++", "k-means, spherical start")):
-        value, low, high = np.array(
-            [crowd[count, column, other] for count in (*fewer, tensor_tokens)]
-        ).T
-        place = np.array([*fewer, tensor_tokens]) / tensor_codewords
-        ax.errorbar(
-            place * (1 + 0.04 * (number - 0.5)),
-            value,
-            yerr=[value - low, high - value],
-            marker=plotting.MARKERS[number],
-            color=plotting.PALETTE[number],
-            linestyle=("-", "--")[number],
-            capsize=2,
-            label=f"less {other}",
-        )
-    ax.axhline(0, color="0.4", linewidth=1)
-    ax.set(xscale="log", xlabel="training vectors per codeword")
-    ax.set_xticks(place, [f"{tick:g}" for tick in place])
-    ax.minorticks_off()
-axes[0].set_ylabel("difference of normalised errors")
-axes[1].set_ylabel("difference of mean cosines")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-plt.show()
+            row[column] = show(change)
+        crowd[count / tensor_codewords, other] = row
+crowd = pd.DataFrame(crowd).T
+crowd.index.names = ["training vectors per codeword", "GSKM less"]
+display(pd.DataFrame(polish_rows).T)
+crowd
 
 # %% [markdown]
-# The polish gives {glue:text}`12_gsrq_moved:.0f` % of the training vectors another codeword. It changes the training error by
-# {glue:text}`12_gsrq_polish_train_nmse:.4f` {glue:text}`12_gsrq_polish_train_nmse_range`, the held-out error by
-# {glue:text}`12_gsrq_polish_test_nmse:.4f` {glue:text}`12_gsrq_polish_test_nmse_range` and the held-out cosine by
-# {glue:text}`12_gsrq_polish_test_cosine:.4f` {glue:text}`12_gsrq_polish_test_cosine_range`.
+# The polish gives {glue:text}`12_gsrq_moved:.0f` % of the training vectors another codeword. It changes the held-out error by
+# {glue:text}`12_gsrq_polish_test_nmse:.4f` {glue:text}`12_gsrq_polish_test_nmse_range` (what is below zero had been given up by the update),
+# and the held-out cosine by {glue:text}`12_gsrq_polish_test_cosine:.4f` {glue:text}`12_gsrq_polish_test_cosine_range`.
 #
-# GSKM less k-means from k-means++ is {glue:text}`12_gsrq_few_most_kmeans_test_cosine:.4f`
-# {glue:text}`12_gsrq_few_most_kmeans_test_cosine_range` in held-out cosine with {glue:text}`12_gsrq_per_codeword_most:.0f` vectors per
-# codeword, and {glue:text}`12_gsrq_few_least_kmeans_test_cosine:.4f` {glue:text}`12_gsrq_few_least_kmeans_test_cosine_range` with
-# {glue:text}`12_gsrq_per_codeword_least:.0f`; less the control {glue:text}`12_gsrq_few_most_control_test_cosine:.4f`
-# {glue:text}`12_gsrq_few_most_control_test_cosine_range` and {glue:text}`12_gsrq_few_least_control_test_cosine:.4f`
-# {glue:text}`12_gsrq_few_least_control_test_cosine_range`. In normalised error the two differences to k-means++ are
-# {glue:text}`12_gsrq_few_most_kmeans_test_nmse:.4f` {glue:text}`12_gsrq_few_most_kmeans_test_nmse_range` and
-# {glue:text}`12_gsrq_few_least_kmeans_test_nmse:.4f` {glue:text}`12_gsrq_few_least_kmeans_test_nmse_range`, those to the control
-# {glue:text}`12_gsrq_few_most_control_test_nmse:.4f` {glue:text}`12_gsrq_few_most_control_test_nmse_range` and
-# {glue:text}`12_gsrq_few_least_control_test_nmse:.4f` {glue:text}`12_gsrq_few_least_control_test_nmse_range`.
+# Crowding is another matter. With {glue:text}`12_gsrq_per_codeword_most:.0f` vectors per codeword GSKM's held-out cosine is
+# {glue:text}`12_gsrq_few_most_kmeans_test_cosine:.4f` above that of k-means from k-means++, with
+# {glue:text}`12_gsrq_per_codeword_least:.0f` it is {glue:text}`12_gsrq_few_least_kmeans_test_cosine:.4f`
+# {glue:text}`12_gsrq_few_least_kmeans_test_cosine_range` above it. Over the control, which starts on the sphere too, the two are
+# {glue:text}`12_gsrq_few_most_control_test_cosine:.4f` and {glue:text}`12_gsrq_few_least_control_test_cosine:.4f`
+# {glue:text}`12_gsrq_few_least_control_test_cosine_range`. So you can read off how much of a margin that grows with crowding is the
+# start's. (k-means++ picks single vectors as codewords. Where vectors are few they keep a cluster to themselves: in the last stages
+# of the random chains above up to {glue:text}`12_gsrq_chain_smallest:.0f` of {glue:text}`12_gsrq_chain_codewords:.0f` clusters had a single
+# member or none.)
 #
-# The polish takes back what the update costs in error, and hardly touches the cosine. Crowding is another matter. The fewer vectors there are
-# per codeword, the further k-means from k-means++ falls behind GSKM, in cosine and in error, on held-out tokens too; and k-means
-# from the spherical start keeps up with GSKM all the way. Where the margin over k-means is wide, it is the *start* that matters.
-# (k-means++ picks single vectors as codewords. Where vectors are few they keep a cluster to themselves: in the random chains above up to
-# {glue:text}`12_gsrq_chain_smallest:.0f` clusters of a stage had a single member or none.)
+# This is no account of the paper's figure 5, which has many vectors per codeword. Why its margin is larger than ours is open: it has
+# more codewords, keys after the rotation, the sum rule, and measures on training vectors.
 #
-# **Weights (C6, C6b).** The paper finds that raw gradients do harm and logarithms help. Here both lower the loss, and raw weights are not the
-# worse of the two. Are {glue:text}`12_gsrq_blocks:.0f` blocks of test tokens a lucky draw? The same codebooks on the validation windows,
-# which had no part in making or choosing them, say:
+# **Weights (C6, C6b).** The paper finds that raw gradients do harm and logarithms help. Are {glue:text}`12_gsrq_blocks:.0f` blocks of
+# test tokens a lucky draw? The same codebooks on the validation windows, which had no part in making or choosing them, say:
 
 # %%
 with watched("weights again") as say:
@@ -1447,73 +1656,69 @@ with watched("weights again") as say:
         made, evaluators["validation"], rate_config, progress=say
     )
 again_rows = {}
-for where, table in (("test", weight_table), ("validation", again)):
-    by_seed = table.groupby(["weights", "seed", "block"]).loss.mean().unstack("block")
+splits = {
+    "test": [weight_table],
+    "validation": [again],
+    "both": [weight_table, again],
+}
+for where, tables in splits.items():
     for name in ("log", "raw"):
-        change = by_seed.loc[name] - by_seed.loc["none"]
-        interval = interval_of(change.mean().to_numpy())
+        changes = weighting(tables, name)
+        interval = crossed(changes)
         note_range(f"weights_{where}_{name}", interval, 4)
         again_rows[where, f"{name} less none"] = {
             "mean of seeds": show(interval),
-            "each seed": ", ".join(f"{value:.4f}" for value in change.mean(axis=1)),
+            "each seed": ", ".join(f"{value:.4f}" for value in changes.mean(axis=1)),
+            "Student's over seeds alone": show(stats.t_interval(changes.mean(axis=1))),
         }
-both_splits = {
-    name: np.concatenate(
-        [
-            table[table.weights == name].groupby("block").loss.mean().to_numpy()
-            for table in (weight_table, again)
-        ]
-    )
-    for name in codebooks.WEIGHTS
-}
-for name in ("log", "raw"):
-    change = interval_of(both_splits[name] - both_splits["none"])
-    note_range(f"weights_all_{name}", change, 4)
-    again_rows["both", f"{name} less none"] = {
-        "mean of seeds": show(change),
-        "each seed": "",
-    }
+        if where == "both":
+            note(f"weights_{name}_lower", int((changes.mean(axis=1) < 0).sum()))
+note("harm", "is seen" if loss_found["C6b"].low > 0 else "is not seen")
 pd.DataFrame(again_rows).T
 
 # %% [markdown]
-# On the validation windows log weights less none is {glue:text}`12_gsrq_weights_validation_log:.4f`
-# {glue:text}`12_gsrq_weights_validation_log_range`, raw weights less none {glue:text}`12_gsrq_weights_validation_raw:.4f`
-# {glue:text}`12_gsrq_weights_validation_raw_range`; on both together {glue:text}`12_gsrq_weights_all_log:.4f`
-# {glue:text}`12_gsrq_weights_all_log_range` and {glue:text}`12_gsrq_weights_all_raw:.4f` {glue:text}`12_gsrq_weights_all_raw_range`. So log
-# weights may well help as the paper says, with too few test tokens here to show it (the verdict stays that of the test windows). That raw
-# weights do harm is not seen on either part. A heavy tail of weights does harm when few vectors carry a codebook: the paper's largest gradient
-# is hundreds of times the median, as here, but its codebooks have more codewords in more dimensions, and all layers add up.
-# That is a guess; what would test it is a wholly coded model.
+# The first intervals resample seeds and blocks, the last are over seeds alone. On the validation windows the loss changes by
+# {glue:text}`12_gsrq_weights_validation_log:.4f` {glue:text}`12_gsrq_weights_validation_log_range` with log weights and by
+# {glue:text}`12_gsrq_weights_validation_raw:.4f` {glue:text}`12_gsrq_weights_validation_raw_range` with raw ones, on both parts together by
+# {glue:text}`12_gsrq_weights_both_log:.4f` {glue:text}`12_gsrq_weights_both_log_range` and {glue:text}`12_gsrq_weights_both_raw:.4f`
+# {glue:text}`12_gsrq_weights_both_raw_range`. With {glue:text}`12_gsrq_weights_log_lower:.0f` of {glue:text}`12_gsrq_codebook_seeds:.0f` seeds the loss
+# over both parts is lower with log weights than without, with {glue:text}`12_gsrq_weights_raw_lower:.0f` it is lower with raw ones. The
+# verdicts stay those of the test windows. That raw weights do harm {glue:text}`12_gsrq_harm` there.
 #
-# **Rates, keys and values (C5, C8).** Both differences are smaller than what {glue:text}`12_gsrq_test_tokens:,.0f` tokens can tell, because only two layers
-# are coded: the model hardly loses anything. The paper's gap between values and keys
-# ({glue:text}`12_gsrq_c8_paper:.3f` nats) is larger than all that coding values costs here
-# ({glue:text}`12_gsrq_added_values_kmeans:.3f`), so C8 has no chance to show its size at this scale.
+# Why the paper sees harm is open. It codes all layers, with more codewords and some thirty times as many vectors for each; a wholly
+# coded model would tell.
+#
+# **Rates, keys and values (C5, C8).** {glue:text}`12_gsrq_test_tokens:,.0f` tokens and one start can tell only large differences, and partly
+# because few layers are coded, the model hardly loses anything. The paper's gap between values and keys
+# ({glue:text}`12_gsrq_c8_paper:.3f` nats) stands against {glue:text}`12_gsrq_added_values_kmeans:.3f` nats that coding values costs here in
+# all, so C8 can show its direction at this scale and not its size.
 #
 # ## Turn the knobs
 #
-# - `dimension=24` and `stages=[8,4,3]` halve the sub-vectors at equal rates. Which chain gains more?
+# - `dimension=24` and `stages=[8,4,3]` halve the sub-vectors at equal rates. Which chain gains more? (C6, C6b and C8 are then judged at
+#   0.75 bits, not at the 0.375 of their statements.)
 # - `calibration_windows=24` with `codebook_tokens=12288` triples the tokens per codeword. What happens to the losses?
-# - `tau=0.1` makes log weights nearly raw ones. Look at C6 and C6b. (Choose on the validation windows, not on the test.)
+# - `tau=0.001` makes log weights nearly raw ones. Look at C6 and C6b. (Choose on the validation windows, not on the test.)
 # - `layers=[15,16,25]` codes one layer more. Do losses add up?
 # - `calibration_text=gsm8k` and `other_text_name=python` swap the two texts.
 #
-# **Exercises.** (1) Show that at $K=1$ all four arms coincide when all vectors have the same length. (2) Prove that one
-# step of k-means from a converged codebook of the unit rule never raises the training error. For which clusters does it leave
-# the codeword alone? (3) A zero codeword in every stage guarantees that no stage raises the error of any vector. What
-# does it cost at $K=64$? Try it on held-out chains of Gaussian vectors.
+# **Exercises.** (1) At $K=1$, when do the unit rule and the mean differ? Try vectors of one direction, and vectors of one length. (2) Prove that one step of k-means from a converged codebook of the unit rule never raises the training error. For
+# which clusters does it leave the codeword alone? (3) A zero codeword in every stage guarantees that no stage raises the error of
+# any vector, and leaves one codeword fewer. Write such a chain, a dozen lines with `fit_codebook`, and measure what that does to the
+# held-out error of Gaussian vectors.
 #
 # ## Use it in your own code
 #
 # A fitted chain goes into a cache for `transformers`. It keeps packed codes and nothing else, for all tokens of the
 # layers that have codebooks; other layers stay as they are. Batches, left padding and decoding token by token work.
-# Here: the codebooks fitted above, at eight stages.
+# Here: the codebooks fitted above, at {glue:text}`12_gsrq_few_stages:.0f` stages.
 
 # %%
 from icml26.gsrq import CodedCache
 
 quantizers = made[codebooks.Made("GSKM")]
 few = min(8, max(stages))
+note("few_stages", few)
 cache = CodedCache(lm.config, quantizers, stages=few)
 prompts = tokenizer(
     ["The for statement is used to", "A class definition"],
@@ -1539,15 +1744,22 @@ storage = bits.residual(
 length = cache.get_seq_length()
 counted_bytes = int(storage.cache_bytes(length, sequences=2))
 print(
-    f"{cache.code_nbytes} bytes of codes for {2 * length} tokens in {len(layers)} layers;"
+    f"{cache.code_nbytes} bytes of codes for {2 * length} slots, padding included, in {len(layers)} layers;"
 )
 print(
     f"by bits.residual {counted_bytes}, in FP16 "
     f"{int(bits.full_precision(channels, layers=len(layers)).cache_bytes(length, 2))};"
     f" codebooks {storage.codebook_bytes:,} bytes"
 )
+held_tokens = np.arange(1, 100_000)
+spent = storage.cache_bytes(held_tokens) + storage.codebook_bytes
+uncoded = bits.full_precision(channels, layers=len(layers)).cache_bytes(held_tokens)
+note("break_even", int(held_tokens[spent < uncoded][0]))
 
 # %% [markdown]
+# Look at the last number. The codebooks are shared by all that is cached, but they have to be held: below
+# {glue:text}`12_gsrq_break_even:,.0f` cached tokens a coded cache with its codebooks is larger than one in FP16.
+#
 # The loss above was measured by replacing what leaves the projections. Is that the same as decoding with the cache? Feed a
 # text token by token and compare (the flags are what matters; the differences are rounding):
 
@@ -1604,8 +1816,8 @@ print(
 # alone. The differences that remain: the text is cut by position, so that calibration and test come from one file; the
 # lowest rate has six stages of $D=128$ where the paper has twelve of $D=256$; weights are those of 16 windows. A
 # (layer, keys or values, position, stage) is one fit: 16,384 of them for a chain at two bits, each of some hundred passes over 196,608 vectors,
-# and three chains, three seeds and three weightings. They run on CPU cores here; plan a day on a machine with many, or
-# one GPU's hour with fits written for it. The model needs 16 GB. We have not run it. C4 needs an instruct model,
+# and three chains, with CQ, three seeds and three weightings on top. They run on CPU cores here; plan a day on a machine with many, or
+# some GPU hours with fits written for it. The model needs 16 GB. We have not run it. C4 needs an instruct model,
 # LongBench, and VQLLM {cite}`vqllm2024` beside; C7 needs kernels.
 #
 # ## References

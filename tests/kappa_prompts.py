@@ -51,9 +51,9 @@ def measured(hidden, labels, items):
                 added = added + torch.from_numpy(intervention.multiplier * intervention.vectors[layer])
         return (last + added).numpy() @ say * 4 + BIAS
 
-    def early(bucket):
-        final = log_softmax(answers(None), axis=1)
-        furthest = log_softmax(hidden[:, bucket[0]] @ say * 4 + EARLY_BIAS, axis=1)
+    def early(bucket, rows=slice(None)):
+        final = log_softmax(answers(None)[rows], axis=1)
+        furthest = log_softmax(hidden[rows, bucket[0]] @ say * 4 + EARLY_BIAS, axis=1)
         return Contrasted(final - furthest, final, final.max(1))
 
     vectors = np.tile(say[:, 0], (hidden.shape[1], 1))  # towards the first letter: no use where letters are balanced

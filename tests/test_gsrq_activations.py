@@ -8,6 +8,7 @@ from icml26 import models
 from icml26.errors import InputError
 from icml26.gsrq.activations import collect, collect_gradients, gradient_norms, replaced
 from icml26.gsrq.calibration import calibrate
+from icml26.gsrq.language import Evaluator
 from icml26.gsrq.projections import places_of
 
 TOKENS = torch.randint(3, 200, (3, 11), generator=torch.Generator().manual_seed(0))
@@ -154,14 +155,49 @@ def test_norms_are_those_of_each_sub_vector():
     assert found[4, 1] == pytest.approx(np.sqrt((gradients[4, 3:] ** 2).sum()))
 
 
-def test_calibration_puts_the_windows_with_gradients_first_and_keeps_every_token_once(llama):
-    whole = collect(llama, TOKENS, [1])[1, "key"].reshape(3, 11, -1)
-    found = calibrate(llama, TOKENS, [1], gradient_windows=2)
-    np.testing.assert_array_equal(found.states[1, "key"].reshape(3, 11, -1), whole[[0, 1, 2]])
-    assert len(found.gradients[1, "value"]) == 22
-    one = calibrate(llama, TOKENS.flip(0), [1], gradient_windows=0)
+def test_calibration_puts_windows_with_gradients_first_spread_over_the_text_and_keeps_every_token_once(llama):
+    four = torch.randint(3, 200, (4, 11), generator=torch.Generator().manual_seed(5))
+    whole = collect(llama, four, [1])[1, "key"].reshape(4, 11, -1)
+    found = calibrate(llama, four, [1], gradient_windows=2)
+    np.testing.assert_array_equal(found.states[1, "key"].reshape(4, 11, -1), whole[[0, 2, 1, 3]])
+    _, gradients = collect_gradients(llama, four[[0, 2]], [1])
+    np.testing.assert_array_equal(found.gradients[1, "value"], gradients[1, "value"])
+    one = calibrate(llama, four.flip(0), [1], gradient_windows=0)
     assert one.gradients == {}
-    np.testing.assert_array_equal(one.states[1, "key"].reshape(3, 11, -1), whole[::-1])
+    np.testing.assert_array_equal(one.states[1, "key"].reshape(4, 11, -1), whole[::-1])
+
+
+def tiny(family, **options):
+    import transformers
+
+    sizes = {"vocab_size": 200, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "pad_token_id": 0}
+    config = getattr(transformers, f"{family}Config")(**sizes, num_attention_heads=4, num_key_value_heads=2, **options)
+    torch.manual_seed(2)
+    return getattr(transformers, f"{family}ForCausalLM")(config).eval()
+
+
+@pytest.mark.parametrize("family", ["Apertus", "Exaone4", "Olmo2"])
+def test_heads_lie_side_by_side_wherever_a_family_normalises_its_keys(family):
+    model = tiny(family)
+    states = collect(model, TOKENS, [1])[1, "key"]
+    assert states.shape == (33, 16)
+    held = cached(model, 1, "key")
+    ours = states.reshape(3, 11, 2, 8).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(np.linalg.norm(ours, axis=-1), np.linalg.norm(held, axis=-1), rtol=1e-4)
+
+
+def test_families_that_normalise_keys_in_an_unknown_place_are_refused():
+    with pytest.raises(InputError, match="nanochat"):
+        collect(tiny("NanoChat"), TOKENS, [1])
+
+
+def test_models_that_scale_their_logits_are_refused_where_losses_are_taken():
+    model = tiny("Granite", logits_scaling=8.0)
+    assert collect(model, TOKENS, [1])[1, "key"].shape == (33, 16)
+    with pytest.raises(InputError, match="logits"):
+        collect_gradients(model, TOKENS, [1])
+    with pytest.raises(InputError, match="logits"):
+        Evaluator(model, TOKENS, 1)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +207,10 @@ def test_calibration_puts_the_windows_with_gradients_first_and_keeps_every_token
         (lambda model: collect(model, TOKENS, [2]), "from 0 to 1"),
         (lambda model: collect(model, TOKENS, []), "at least one"),
         (lambda model: collect(torch.nn.Linear(2, 2), TOKENS, [0]), "causal language model"),
+        (lambda model: collect(model, TOKENS, 1), r"layers=1 must be a list"),
+        (lambda model: collect(model, TOKENS + 10_000, [1]), "ids from 0"),
         (lambda model: gradient_norms([[1.0, 2.0, 3.0]], 2), "does not divide"),
+        (lambda model: gradient_norms([["a"]], 1), "real numbers"),
         (lambda model: gradient_norms([[np.nan]], 1), "finite"),
     ],
 )

@@ -126,3 +126,12 @@ def test_lengths_may_be_an_array():
 def test_wrong_numbers_are_refused_in_one_line(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("tokens", [1 << 62, 10**19, 10**30])
+def test_more_tokens_than_can_be_counted_are_refused_and_do_not_wrap(tokens):
+    storage = bits.residual(192, dimension=48, stages=3, codewords=64, layers=2)
+    for count in (storage.cache_bytes, storage.effective_bits):
+        with pytest.raises(InputError, match="tokens="):
+            count(tokens)
+    assert int(storage.cache_bytes(1 << 40)) == 2 * 2 * 9 << 40

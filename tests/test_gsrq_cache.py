@@ -394,3 +394,42 @@ def test_keys_that_cannot_be_rotated_back_are_refused_but_values_are_coded():
     with pytest.raises(InputError, match="model_type='gpt_neox'"):
         Rotary(other, 0)
     CodedCache(dynamic, {(0, "value"): quantizer(16, 8)})
+
+
+def test_states_that_no_code_stands_for_are_refused():
+    coder = Coder(np.random.default_rng(0).normal(size=(2, 3, 5, 4)))
+    good = torch.randn(6, 8)
+    for wrong, told in (
+        (good * torch.nan, "NaN"),
+        (torch.cat([good, torch.full((1, 8), torch.inf)]), "NaN"),
+        (good.to(torch.complex64), "floating"),
+        (good.long(), "floating"),
+        (good.numpy(), "tensor"),
+    ):
+        with pytest.raises(InputError, match=told):
+            coder.encode(wrong)
+    for wrong in (torch.full((1, coder.row_bytes), 255, dtype=torch.uint8), np.zeros((1, coder.row_bytes), np.uint8)):
+        with pytest.raises(InputError, match=r"damaged|tensor"):
+            coder.decode(wrong)
+    for wrong in ([[1.0], [1.0, 2.0]], "books"):
+        with pytest.raises(InputError, match="codebooks"):
+            Coder(wrong)
+
+
+def test_an_offset_that_keys_share_leaves_their_codes_exact():
+    rng = np.random.default_rng(0)
+    books = rng.normal(size=(1, 1, 64, 48)) + 1000
+    vectors = (rng.normal(size=(300, 48)) + 1000).astype(np.float32)
+    coder = Coder(books)
+    exact = ((vectors[:, None].astype(float) - books[0, 0].astype(np.float32).astype(float)) ** 2).sum(-1).argmin(1)
+    assert (coder.codes(coder.encode(torch.from_numpy(vectors)))[:, 0, 0].numpy() == exact).mean() > 0.995
+
+
+def test_another_batch_and_a_configuration_that_is_none_are_told(model):
+    cache = CodedCache(model.config, {(0, "key"): quantizer()})
+    with torch.no_grad():
+        model(torch.arange(3, 9)[None], cache=cache)
+        with pytest.raises(InputError, match=r"reset\(\)"):
+            model(torch.arange(3, 9)[None].repeat(2, 1), cache=cache)
+    with pytest.raises(InputError, match="configuration"):
+        CodedCache(None, {(0, "key"): quantizer()})

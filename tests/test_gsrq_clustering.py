@@ -6,9 +6,10 @@ import torch
 
 from icml26.errors import InputError
 from icml26.gsrq import vectors as vectors_module
-from icml26.gsrq.clustering import Codebook, assign, fit_codebook, inertia, plus_plus_start, spherical_start
+from icml26.gsrq.clustering import Codebook, assign, fit_codebook, inertia
 from icml26.gsrq.distortion import cosines, measure, shrinkage
 from icml26.gsrq.released import _bfloat16, released_codebook
+from icml26.gsrq.starts import plus_plus_start, spherical_start
 
 
 def clouds(count=300, dimension=5, seed=0):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from icml26.errors import InputError
-from icml26.gsrq.coupled import CoupledQuantizer, squared_gradients
+from icml26.gsrq.coupled import CoupledQuantizer
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +54,11 @@ def test_a_weight_counts_a_token_as_often_as_repeating_it():
 
 def test_heavy_tokens_are_coded_more_exactly(tokens):
     gradients = np.random.default_rng(1).normal(size=tokens.shape) * np.where(np.arange(300) % 10, 1, 30)[:, None]
-    weights = squared_gradients(gradients, 4)
+    weights = (gradients.reshape(300, 3, 4) ** 2).sum(-1)
     uniform, weighted = CoupledQuantizer(4, 4).fit(tokens), CoupledQuantizer(4, 4).fit(tokens, weights)
     heavy = tokens[::10]
     errors = [((each.decode(each.encode(heavy)) - heavy) ** 2).mean() for each in (uniform, weighted)]
     assert errors[1] < 0.8 * errors[0]
-
-
-def test_weights_are_squared_norms_of_the_gradient_over_each_group():
-    gradients = np.random.default_rng(0).normal(size=(7, 6))
-    expected = [[sum(row[3 * group + channel] ** 2 for channel in range(3)) for group in range(2)] for row in gradients]
-    np.testing.assert_allclose(squared_gradients(gradients, 3), expected)
 
 
 def test_the_same_seed_makes_the_same_codebooks(tokens):
@@ -89,8 +83,6 @@ def test_tokens_that_repeat_leave_codewords_that_repeat():
         (lambda tokens: CoupledQuantizer(2, 4).fit(tokens[:15]), "15 vectors are too few"),
         (lambda tokens: CoupledQuantizer(2, 4).fit(tokens, np.ones((300, 2))), "shape"),
         (lambda tokens: CoupledQuantizer(2, 4).encode(tokens), "call fit first"),
-        (lambda tokens: squared_gradients(tokens, 5), "channels=5 does not divide"),
-        (lambda tokens: squared_gradients(tokens * np.nan, 4), "gradients must hold no NaN"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(tokens, call, message):

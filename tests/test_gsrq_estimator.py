@@ -75,6 +75,14 @@ def test_weighting_says_what_sample_weights_are():
     assert not np.allclose(book(norms), book(None))
 
 
+def test_the_score_is_minus_the_weighted_squared_error():
+    X, weights = samples(), np.random.default_rng(1).exponential(size=200)
+    model = GainShapeKMeans(4, random_state=0).fit(X)
+    errors = ((X - model.cluster_centers_[model.predict(X)]) ** 2).sum(1)
+    assert model.score(X, sample_weight=weights) == pytest.approx(-(errors @ weights))
+    assert model.score(X) == pytest.approx(-errors.sum())
+
+
 def test_it_works_in_a_pipeline_and_in_float32():
     X = samples().astype(np.float32)
     model = make_pipeline(StandardScaler(), GainShapeKMeans(4, random_state=0)).fit(X)
@@ -88,10 +96,13 @@ def test_it_works_in_a_pipeline_and_in_float32():
         ({"n_clusters": 201}, "n_samples=200"),
         ({"n_clusters": 0}, "n_clusters=0"),
         ({"rule": "median"}, "rule='median'"),
-        ({"init": "random"}, "init|start"),
+        ({"init": "random"}, "init="),
         ({"weighting": "squared"}, "weighting='squared'"),
         ({"weighting": "log", "tau": 0}, "tau=0"),
-        ({"max_iter": 0}, "iterations=0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"n_init": 0}, "n_init=0"),
+        ({"init": np.ones((3, 4)), "n_init": 2}, "n_init=2"),
+        ({"init": np.ones((2, 5))}, "init must be of shape"),
     ],
 )
 def test_wrong_options_are_refused(options, told):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from icml26.errors import InputError
 from icml26.gsrq import file
+from icml26.gsrq.coupled import CoupledQuantizer
 from icml26.gsrq.packing import pack, unpack
 from icml26.gsrq.residual import ResidualQuantizer
 
@@ -74,6 +75,42 @@ def test_a_newer_version_a_missing_file_and_an_unfitted_quantiser_are_told(quant
     with pytest.raises(InputError, match="call fit first"):
         file.save(tmp_path / "b", ResidualQuantizer())
     assert not (tmp_path / "b").exists()
+
+
+def test_arrays_that_contradict_the_options_are_refused_by_file_and_quantiser(quantizer, tmp_path, monkeypatch):
+    x = np.ones((3, 4))
+    for name, wrong in (
+        ("codebooks", np.full_like(quantizer.codebooks, np.nan)),
+        ("codebooks", quantizer.codebooks.astype(np.float16)),
+        ("sizes", quantizer.sizes[:1]),
+        ("energies", quantizer.energies[:, :2]),
+        ("converged", quantizer.converged.astype(np.int64)),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(quantizer, name, wrong)
+            file.save(tmp_path / "a", quantizer)
+        with pytest.raises(InputError, match="not written by"):
+            file.load(tmp_path / "a")
+    with monkeypatch.context() as changed:
+        changed.setattr(quantizer, "stages", 3)
+        for call in (lambda: quantizer.encode(x), lambda: file.save(tmp_path / "b", quantizer)):
+            with pytest.raises(InputError, match="codebooks of shape"):
+                call()
+
+
+def test_a_coupled_quantiser_comes_back_as_one(tmp_path):
+    tokens = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    file.save(tmp_path / "a", CoupledQuantizer(2, 3, iterations=5, seed=2).fit(tokens))
+    found = file.load(tmp_path / "a")
+    assert isinstance(found, CoupledQuantizer)
+    assert (found.channels, found.bits, found.iterations, found.seed) == (2, 3, 5, 2)
+
+
+def test_what_is_no_quantiser_or_path_is_told(tmp_path):
+    with pytest.raises(InputError, match="must be a ResidualQuantizer"):
+        file.save(tmp_path / "a", None)
+    with pytest.raises(InputError, match="must name a file"):
+        file.load(None)
 
 
 def test_the_checksum_is_that_of_the_file_with_its_digits_blanked(quantizer, tmp_path):

@@ -8,13 +8,17 @@ import torch
 from icml26 import models
 from icml26.errors import InputError
 from icml26.gsrq import bits, rates
-from icml26.gsrq.activations import replaced
+from icml26.gsrq.activations import gradient_norms, replaced
 from icml26.gsrq.calibration import calibrate
 from icml26.gsrq.codebooks import Made, RateConfig, fit, fit_residual, replacements
-from icml26.gsrq.language import Evaluator
+from icml26.gsrq.coupled import CoupledQuantizer
+from icml26.gsrq.integers import kivi_keys, kivi_values
+from icml26.gsrq.language import Evaluator, block_means
 from icml26.gsrq.planning import fit_seconds, plan
+from icml26.gsrq.residual import ResidualQuantizer
 from icml26.gsrq.synthetic import ChainConfig, ClusteringConfig
 from icml26.gsrq.tensors import TensorConfig
+from icml26.gsrq.weights import log_weights
 
 CONFIG = RateConfig(
     layers=(0, 1),
@@ -29,6 +33,7 @@ CONFIG = RateConfig(
     integers=(1,),
     group=8,
     gradient_windows=1,
+    tau=3.0,
     block=8,
 )
 
@@ -64,13 +69,66 @@ def test_every_codebook_is_fitted_to_the_tokens_that_it_should_be(model, made):
     arms = {Made(arm, seed) for arm in ("k-means++", "GSKM") for seed in (0, 1)}
     others = {Made("k-means, spherical start"), Made("CQ-4c2b, uniform"), Made("CQ-16c3b, uniform")}
     assert set(made) == weighted | arms | others
-    for key, rows in ((Made("GSKM"), 60), (Made("GSKM", 1), 60), (Made("GSKM", 0, "none"), 24), (Made("CQ-4c2b, uniform"), 60)):
+    for key, rows in (
+        (Made("GSKM"), 60),
+        (Made("GSKM", 1), 60),
+        (Made("GSKM", 0, "none"), 24),
+        (Made("CQ-4c2b, uniform"), 60),
+    ):
         sizes = made[key][1, "value"].sizes
         assert (sizes.sum(axis=-1) == rows).all()
     alone = fit_residual(states, CONFIG)[0, "key"]
     np.testing.assert_array_equal(alone.codebooks, made[Made("GSKM")][0, "key"].codebooks)
     assert [made[key][0, "key"].stages for key in (Made("GSKM"), Made("GSKM", 1))] == [3, 1]
     assert not np.array_equal(*(made[Made("GSKM", 0, w)][0, "key"].codebooks for w in ("none", "raw")))
+
+
+def test_codebooks_are_those_of_the_rule_start_and_weights_that_their_names_say(model, made):
+    held = calibrate(model, tokens(0, 3), (0, 1), gradient_windows=1)
+    place = (1, "value")
+    states, norms = held.states[place], gradient_norms(held.gradients[place], 16)
+    chains = {
+        Made("GSKM"): ("unit", "spherical", 3, states[:60], None),
+        Made("k-means++"): ("mean", "k-means++", 3, states[:60], None),
+        Made("k-means, spherical start"): ("mean", "spherical", 3, states[:60], None),
+        Made("GSKM", 0, "none"): ("unit", "spherical", 1, states[:24], None),
+        Made("GSKM", 0, "log"): ("unit", "spherical", 1, states[:24], log_weights(norms, tau=3.0)),
+        Made("GSKM", 0, "raw"): ("unit", "spherical", 1, states[:24], norms),
+    }
+    for key, (rule, start, stages, rows, weights) in chains.items():
+        expected = ResidualQuantizer(16, stages, 8, rule=rule, start=start).fit(rows, weights)
+        np.testing.assert_array_equal(made[key][place].codebooks, expected.codebooks, str(key))
+    expected = CoupledQuantizer(4, 2, iterations=CONFIG.iterations).fit(states[:60])
+    assert expected.passes.max() > 1
+    np.testing.assert_array_equal(made[Made("CQ-4c2b, uniform")][place].codebooks, expected.codebooks)
+
+
+def test_integers_round_keys_over_tokens_and_values_over_channels(evaluators, frame):
+    functions = {
+        (layer, kind): lambda rows, kind=kind: {"key": kivi_keys, "value": kivi_values}[kind](rows, 1, group=8)
+        for layer in (0, 1)
+        for kind in ("key", "value")
+    }
+    found = frame.query("split == 'test' and method == 'KIVI-1'")["loss"]
+    np.testing.assert_allclose(found, block_means(evaluators["test"].losses(functions), 8))
+
+
+def test_integers_whose_groups_do_not_fill_a_window_take_the_bits_that_they_keep(model):
+    config = RateConfig(**{**CONFIG.__dict__, "group": 32})
+    short = {"test": Evaluator(model, tokens(2, 1), 0)}  # windows of 24: no key is rounded
+    frame = rates.compare({}, short, config)
+    values = 1 + 32 / 32
+    assert set(frame.loc[frame["method"] == "KIVI-1", "rate"]) == {(16 + values) / 2}
+
+
+def test_codebooks_of_another_configuration_are_refused(made, evaluators):
+    other = RateConfig(**{**CONFIG.__dict__, "coupled": ((8, 3),)})
+    with pytest.raises(InputError, match="CQ-4c2b, uniform"):
+        rates.compare(made, evaluators, other)
+    with pytest.raises(InputError, match="kinds='key'"):
+        replacements(made[Made("GSKM")], kinds="key")
+    with pytest.raises(InputError, match="stages=9"):
+        replacements(made[Made("GSKM")], stages=9)
 
 
 def test_layers_read_in_groups_give_the_same_codebooks(model, made):
@@ -98,7 +156,12 @@ def test_the_table_has_each_setting_once_with_the_bits_that_it_takes(frame):
     assert set(test.loc[test["method"] == "KIVI-1", "rate"]) == {1 + 32 / 8}
     expected = {bits.residual(64, dimension=16, stages=stages, codewords=8).bits_per_value for stages in (3, 1)}
     assert set(test.loc[test["method"] == "GSKM", "rate"]) == expected
-    assert set(frame.loc[frame["split"] == "validation", "method"]) == {"k-means++", "CQ-4c2b, uniform", "CQ-16c3b, uniform", "KIVI-1"}
+    assert set(frame.loc[frame["split"] == "validation", "method"]) == {
+        "k-means++",
+        "CQ-4c2b, uniform",
+        "CQ-16c3b, uniform",
+        "KIVI-1",
+    }
 
 
 def table(losses):

@@ -39,12 +39,13 @@ def cell(frame, **fields):
 def test_compared_sizes_have_every_arm_and_seed_and_others_two_arms_once(frame):
     counts = frame[frame["kind"] != "key, centred"].groupby(["dimension", "arm"]).size().unstack(fill_value=0)
     per_cell = 2 * 2 * 2  # layers, kinds, sources
-    assert counts.loc[2].tolist() == [per_cell * 2 * 2] * 3
+    further = per_cell * 2  # positions 2 and 3 of D = 2 are parts of the one of D = 8
+    assert counts.loc[2].tolist() == [per_cell * 2 * 2, per_cell * 2 * 2 + further, per_cell * 2 * 2]
     assert counts.loc[4].tolist() == [per_cell * 2, per_cell * 2, 0]  # GSKM, k-means++, the control
     assert counts.loc[8].tolist() == [per_cell * 2] * 3  # one position
     centred = frame[frame["kind"] == "key, centred"]
     assert set(centred["arm"]) == {"k-means++"}
-    assert len(centred) == 2 * (2 + 2 + 1)
+    assert len(centred) == 2 * (4 + 2 + 1)
 
 
 def test_a_row_is_the_sub_vectors_clustering_measured_on_held_out_tokens(states, frame):
@@ -77,50 +78,82 @@ def test_shrinkage_is_one_less_the_error_and_an_offset_hides_it(frame):
     assert plain > 0.95 > centred
 
 
-def test_claims_are_one_value_per_tensor(frame):
-    units = claim_units(frame, CONFIG)
-    assert {claim: len(values) for claim, values in units.items()} == {"C1": 8, "C2": 4, "C2b": 4, "C3": 4, "C9": 4}
+def test_claims_are_one_value_per_layer_in_which_sizes_kinds_and_sources_count_equally(states):
+    config = TensorConfig(**{**CONFIG.__dict__, "claimed": (2, 8)})
+    frame = study(states, config)
+    units = claim_units(frame, config)
+    assert {claim: len(values) for claim, values in units.items()} == dict.fromkeys(("C1", "C2", "C2b", "C3", "C9"), 2)
 
-    def mean(column, arm, **fields):
-        chosen = frame[(frame["arm"] == arm) & (frame["dimension"] == 8)]
-        for name, value in fields.items():
-            chosen = chosen[chosen[name] == value]
-        return chosen[column]
+    def expected(column, first, second, how, dimensions=(2, 8), sources=("original", "residual")):
+        found = []
+        for layer in (3, 5):
+            parts = []
+            for kind in ("key", "value"):
+                for dimension in dimensions:
+                    for source in sources:
+                        cells = []
+                        for position in range(2 if dimension == 2 else 1):
+                            for seed in range(2):
+                                place = {"layer": layer, "kind": kind, "dimension": dimension, "source": source}
+                                place |= {"position": position, "seed": seed}
+                                a, b = (cell(frame, **place, arm=arm)[column] for arm in (first, second))
+                                cells.append(how(a, b))
+                        parts.append(np.mean(cells))
+            found.append(np.mean(parts))
+        return found
 
-    tensors = [(3, "key"), (3, "value"), (5, "key"), (5, "value")]
-    for number, (layer, kind) in enumerate(tensors):
-        place = {"layer": layer, "kind": kind}
-        assert units["C2"][number] == pytest.approx(
-            mean("test_cosine", "GSKM", **place).mean() - mean("test_cosine", "k-means++", **place).mean()
-        )
-        ratio = mean("test_mse", "GSKM", **place).to_numpy() / mean("test_mse", "k-means++", **place).to_numpy()
-        assert units["C2b"][number] == pytest.approx(ratio.mean())
-        deep = place | {"source": "residual"}
-        assert units["C3"][number] == pytest.approx(
-            mean("test_nmse", "GSKM", **deep).mean() - mean("test_nmse", "k-means++", **deep).mean()
-        )
+    def less(a, b):
+        return a - b
+
+    control = "k-means, spherical start"
+    np.testing.assert_allclose(units["C2"], expected("test_cosine", "GSKM", "k-means++", less))
+    np.testing.assert_allclose(units["C2b"], expected("test_mse", "GSKM", "k-means++", lambda a, b: a / b))
+    np.testing.assert_allclose(units["C3"], expected("test_nmse", "GSKM", "k-means++", less, (8,), ("residual",)))
+    np.testing.assert_allclose(units["C9"], expected("test_cosine", "GSKM", control, less))
 
 
-def test_the_fall_of_shrinkage_compares_each_position_with_the_vector_it_is_a_part_of(frame):
+def test_the_fall_of_shrinkage_compares_each_vector_with_the_parts_that_it_is_made_of():
+    rng = np.random.default_rng(0)
+    states = {(layer, "value"): rng.standard_normal((100, 16)).astype(np.float32) for layer in (1, 2)}
+    config = TensorConfig(
+        dimensions=(4, 8), compared=(8,), claimed=(8,), codewords=6, positions=2, seeds=2, train=90, iterations=20
+    )
+    frame = study(states, config)
+
+    def rho(layer, dimension, position):
+        rows = frame.query("layer == @layer and dimension == @dimension and position == @position")
+        return rows[(rows["source"] == "original") & (rows["arm"] == "k-means++")]["shrinkage"].mean()
+
     fall = shrinkage_fall(frame)
-    assert fall.index.names == ["layer", "position", "seed"]
-    rho = {
-        (dimension, position): cell(
-            frame,
-            layer=3,
-            kind="value",
-            source="original",
-            arm="k-means++",
-            seed=1,
-            dimension=dimension,
-            position=position,
-        )["shrinkage"]
-        for dimension, position in ((2, 0), (2, 1), (8, 0))
-    }
-    assert fall[3, 0, 1] == pytest.approx(rho[2, 0] - rho[8, 0])
-    assert fall[3, 1, 1] == pytest.approx(rho[2, 1] - rho[8, 0])
+    assert fall.index.tolist() == [1, 2]
+    for layer in (1, 2):
+        differences = [
+            np.mean([rho(layer, 4, part) for part in parts]) - rho(layer, 8, position)
+            for position, parts in enumerate(((0, 1), (2, 3)))
+        ]
+        assert fall[layer] == pytest.approx(np.mean(differences))
     with pytest.raises(InputError, match="two sizes"):
-        shrinkage_fall(pd.DataFrame(frame[frame["dimension"] == 2]))
+        shrinkage_fall(pd.DataFrame(frame[frame["dimension"] == 4]))
+
+
+def test_the_mean_that_centres_keys_is_that_of_the_training_tokens(states, frame):
+    part = states[3, "key"]
+    moved = part - part[:90].mean(axis=0)
+    book = fit_arm(moved[:90].copy(), 6, "k-means++", seed=0)
+    decoded = book.codewords[((moved[90:, None] - book.codewords[None]) ** 2).sum(-1).argmin(1)]
+    row = cell(frame, layer=3, kind="key, centred", dimension=8, seed=0)
+    assert row["test_nmse"] == pytest.approx(measure(moved[90:], decoded).nmse, rel=1e-4)
+
+
+def test_the_polish_is_measured_on_held_out_tokens(states):
+    found = polished(states, CONFIG)
+    part = states[5, "value"]
+    book = fit_arm(part[:90].copy(), 6, "GSKM")
+    decoded = book.codewords[((part[90:, None] - book.codewords[None]) ** 2).sum(-1).argmin(1)]
+    row = cell(found, layer=5, kind="value", arm="GSKM")
+    assert row["test_nmse"] == pytest.approx(measure(part[90:], decoded).nmse, rel=1e-6)
+    with pytest.raises(InputError, match="does not divide"):
+        polished(states, TensorConfig(**{**CONFIG.__dict__, "claimed": (3,)}))
 
 
 @pytest.mark.parametrize(

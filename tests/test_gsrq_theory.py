@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from icml26.errors import InputError
-from icml26.gsrq.clustering import assign, fit_codebook, inertia, spherical_start
+from icml26.gsrq.clustering import assign, fit_codebook, inertia
 from icml26.gsrq.distortion import measure, shrinkage
 from icml26.gsrq.released import released_codebook
 from icml26.gsrq.residual import ResidualQuantizer
+from icml26.gsrq.starts import spherical_start
 from icml26.gsrq.weights import log_weights
 
 SEEDS = st.integers(0, 10_000)

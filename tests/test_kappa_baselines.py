@@ -7,7 +7,7 @@ from scipy.spatial.distance import jensenshannon
 from scipy.special import log_softmax
 
 from icml26.errors import InputError
-from icml26.kappa.baselines import Steering, caa, contrast, dola
+from icml26.kappa.baselines import Steering, caa, contrast, contrasted, dola, dola_scores
 from icml26.kappa.collect import collect
 from icml26.models import load_lm
 
@@ -111,6 +111,17 @@ def test_excluded_symbols_keep_the_order_of_the_model_behind_the_others(deep):
     assert np.array_equal(scores[out].argsort(1), found.logits[out].argsort(1))
 
 
+def test_a_correction_moves_scores_of_tokens_that_count_and_another_one_those_behind(deep):
+    model, found = deep
+    parts = contrasted(model, found.hidden, IDS, [0, 2])
+    plain = dola(model, found.hidden, IDS, [0, 2], (0.3,))[0]
+    moved = dola_scores(parts, (0.3,), difference=[1.0, 2.0, 3.0], final=[4.0, 5.0, 6.0])[0]
+    out = plain < -900
+    assert out.any()
+    assert not out.all()
+    np.testing.assert_allclose(plain - moved, np.where(out, [4.0, 5.0, 6.0], [1.0, 2.0, 3.0]))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -128,6 +139,8 @@ def test_excluded_symbols_keep_the_order_of_the_model_behind_the_others(deep):
         (lambda: dola(MODEL, np.zeros((1, 2, 128)), IDS, []), "bucket"),
         (lambda: dola(MODEL, np.zeros((1, 2, 128)), IDS, [0], [0.0]), "threshold"),
         (lambda: dola(MODEL, np.zeros((2, 128)), IDS, [0]), "shape"),
+        (lambda: dola(MODEL, np.full((1, 2, 128), np.nan), IDS, [0]), "not finite"),
+        (lambda: dola(MODEL, np.zeros((1, 2, 128)), [10**6], [0]), "symbol_ids"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(call, message):

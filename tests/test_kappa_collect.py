@@ -267,6 +267,8 @@ def test_blocks_that_return_tuples_are_refused(monkeypatch):
         ((None, ["a text"]), {}, "need a tokenizer"),
         ((None, [[5]]), {}, "two tokens"),
         ((None, [[5, 97]]), {}, "0 to 96"),
+        ((None, [[5, 1.5]]), {}, "0 to 96"),
+        ((None, [[5] * 2049]), {}, "the model takes 2048"),
         ((None, [[5, 6]]), {"batch": 0}, "batch=0"),
         ((None, [[5, 6]]), {"memory": -1}, "memory=-1"),
         ((None, [[5, 6]]), {"appended": np.zeros((2, 2), int)}, "shape \\(2, 2\\)"),
@@ -281,6 +283,20 @@ def test_prompts_that_cannot_be_run_are_refused(arguments, options, message):
 def test_one_symbol_is_no_choice():
     with pytest.raises(InputError, match="symbol_ids"):
         collect(random_model("llama"), None, TOKENS, [3])
+    with pytest.raises(InputError, match="different tokens"):
+        collect(random_model("llama"), None, TOKENS, [3, 3])
+
+
+def test_models_that_would_not_answer_twice_alike_are_refused():
+    with pytest.raises(InputError, match="training mode"):
+        collect(random_model("gpt2").train(), None, TOKENS, IDS)
+    random_model("gpt2").eval()
+
+
+def test_an_intervention_beyond_the_last_block_is_refused():
+    prepared = collect(random_model("llama"), None, TOKENS, IDS, keep_cache=True).prepared
+    with pytest.raises(InputError, match="layer 9 is no block"):
+        prepared.answers(kappa((9,)))
 
 
 def test_what_is_kept_is_counted():

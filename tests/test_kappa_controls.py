@@ -101,7 +101,9 @@ def test_the_error_is_that_of_leaving_out_each_item_by_hand(monkeypatch, learned
     training, layer = learned.training, learned.layer
     seen = []
     fit = controls.fit_probes
-    monkeypatch.setattr(nulls, "fit_probes", lambda hidden, *a, **o: seen.append(hidden[..., 0]) or fit(hidden, *a, **o))
+    monkeypatch.setattr(
+        nulls, "fit_probes", lambda hidden, *a, **o: seen.append(hidden[..., 0]) or fit(hidden, *a, **o)
+    )
     nulls.separation(learned, halvings=2, seed=3)
     place = {value: row for row, value in enumerate(training.hidden[:, layer, 0])}
     halves = [sorted({int(training.items[place[value]]) for value in whole[0]}) for whole in seen[::2]]
@@ -149,6 +151,30 @@ def test_random_knowledge_has_the_norm_of_the_knowledge_probe_and_no_bias(learne
         assert pred is learned.pred[layer]
     again = controls.random_pairs(learned, [1, 3], seed=0)
     np.testing.assert_array_equal(again[1][0].weights, pairs[1][0].weights)
+
+
+def test_random_knowledge_about_the_mean_state_names_no_option_there(learned):
+    training = learned.training.hidden[:, 2]
+    zero, about = (controls.random_pairs(learned, [2], seed=4, about_mean=flag)[2][0] for flag in (False, True))
+    np.testing.assert_array_equal(zero.weights, about.weights)
+    np.testing.assert_allclose(about.logits(training).mean(0), 0, atol=1e-6)
+    far = replace(learned, training=replace(learned.training, hidden=learned.training.hidden + 100.0))
+    names = [controls.random_pairs(far, [2], seed=4, about_mean=flag)[2][0] for flag in (False, True)]
+    picked = [probe.logits(far.training.hidden[:, 2]).argmax(1) for probe in names]
+    assert len(set(picked[0])) == 1
+    assert len(set(picked[1])) == 3
+
+
+def test_the_direct_effect_is_what_the_final_norm_and_the_letters_make_of_the_step(learned, asked):
+    rows = np.random.default_rng(1).normal(size=(made.WIDTH, 3))
+    found = controls.direct_effect(learned, asked, 2, 1e-4, rows)
+    step = shift(asked.hidden[:, 2], learned.know[2], learned.pred[2], alpha=1e-4)
+    for prompt in (0, 7):
+        scale = np.linalg.norm(asked.hidden[prompt, -1]) / np.sqrt(made.WIDTH)
+        change = [step[prompt] @ rows[:, letter] / scale for letter in range(3)]
+        np.testing.assert_allclose(found[prompt], np.array(change) - sum(change) / 3, rtol=1e-5, atol=1e-9)
+    with pytest.raises(InputError, match="rows have width 5"):
+        controls.direct_effect(learned, asked, 2, 1.0, rows[:5])
 
 
 def test_shuffled_answers_stay_balanced_over_the_orders_of_an_item(learned, monkeypatch):
@@ -203,6 +229,18 @@ def test_moving_along_the_letters_rows_raises_their_logits():
         rms = (state.square().mean() + model.config.rms_norm_eps).sqrt()
         logits = model.lm_head(model.model.norm(state.float()[None]))[0, symbols]
     np.testing.assert_allclose((state @ rows / rms).numpy(), logits.double().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "olmo"])
+def test_letters_have_no_rows_before_a_norm_that_subtracts_the_mean(family):
+    import transformers
+
+    small = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": 8, "vocab_size": 9}
+    config = {"gpt2": transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=9)}.get(family)
+    config = config or transformers.OlmoConfig(**small, intermediate_size=8)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(InputError, match="without an RMS norm"):
+        controls.letter_rows(model, [1, 2])
 
 
 def test_the_letters_share_is_that_of_the_projection(learned, asked):

@@ -6,7 +6,8 @@ import pytest
 
 from icml26.errors import InputError
 from icml26.kappa import facts as module
-from icml26.kappa.facts import TASKS, facts, items, split_items
+from icml26.kappa.facts import TASKS, facts, items, spelling, split_items
+from icml26.multiple_choice import Item
 
 SPLITS = (44, 16, 30)
 
@@ -79,6 +80,9 @@ def test_splits_share_no_word(task):
     words = [{word for item in split for word in item.options} for split in splits]
     assert [len(found) for found in words] == list(SPLITS)
     assert len(set.union(*words)) == sum(SPLITS)
+    asked = [{item.question for item in split} for split in splits]
+    shared = asked[0] & asked[1]
+    assert bool(shared) == (task in ("category", "continent")), shared  # their subjects are few
 
 
 def test_splits_have_categories_in_equal_shares():
@@ -111,3 +115,17 @@ def test_small_splits_can_be_asked_too():
 def test_what_cannot_be_asked_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_spelling_answers_past_tenses_and_hardly_anything_else():
+    shares = {task: sum(map(spelling, items(task))) / len(items(task)) for task in TASKS}
+    assert shares.pop("past") > 0.85
+    assert all(0.2 < share < 0.5 for share in shares.values())
+
+
+def test_spelling_shares_ties():
+    options = ("arose", "sank", "Swam", "felt")
+    assert spelling(Item("What is the past tense of swim?", options, 2)) == 1
+    assert spelling(Item("What is the past tense of swim?", options, 0)) == 0
+    assert spelling(Item("What is the past tense of x?", options, 1)) == 0.25
+    assert spelling(Item("What is the past tense of S?", options, 1)) == 0.5

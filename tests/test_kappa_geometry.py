@@ -1,4 +1,4 @@
-"""Principal angles, projectors, CKA and their random levels."""
+"""Principal angles, CKA and their random levels."""
 
 import numpy as np
 import pytest
@@ -51,18 +51,6 @@ def test_angles_do_not_see_what_a_softmax_does_not_see(seed):
 def test_equal_probes_have_angle_0_and_orthogonal_ones_90():
     np.testing.assert_allclose(geometry.principal_angles(ONE, ONE), 0, atol=1e-5)
     np.testing.assert_allclose(geometry.principal_angles(np.eye(8)[:, :3], np.eye(8)[:, 3:6]), 90)
-
-
-def test_the_projector_distance_is_root_two_sum_of_squared_sines():
-    sines = np.sin(np.radians(geometry.principal_angles(ONE, OTHER)))
-    direct = np.linalg.norm(projector(ONE) - projector(OTHER))
-    assert geometry.projector_distance(ONE, OTHER) == pytest.approx(direct)
-    assert direct == pytest.approx(np.sqrt(2 * (sines**2).sum()))
-
-
-def test_the_projector_distance_of_unequal_ranks_is_that_of_the_projectors():
-    two = OTHER[:, :2]
-    assert geometry.projector_distance(ONE, two) == pytest.approx(np.linalg.norm(projector(ONE) - projector(two)))
 
 
 def test_cka_is_one_for_equal_features_and_ignores_rotation_and_scale():

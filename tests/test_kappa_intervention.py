@@ -115,9 +115,17 @@ def test_alignment_gives_the_prediction_probe_the_distribution_that_the_knowledg
     assert np.abs(softmax(KNOW.logits(moved)) - softmax(KNOW.logits(H))).max() > 0.01
 
 
+def test_states_that_half_precision_cannot_hold_are_refused():
+    states = torch.full((1, 2, WIDTH), 2000.0, dtype=torch.float16)
+    pairs = {0: tuple(Probe(p.weights * 5, p.bias) for p in (KNOW, PRED))}
+    with pytest.raises(InputError, match="beyond torch"):
+        Kappa(pairs, alpha=3000.0).edit(states, 0)
+    assert Kappa(pairs, alpha=1.0).edit(states, 0).isfinite().all()
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(2, 5))
-def test_the_centred_step_is_never_longer(seed, classes):
+def test_without_a_sign_the_centred_step_is_never_longer(seed, classes):
     (know, pred), h = probes(seed, classes), states(seed)
     centred, plain = (np.linalg.norm(shift(h, know, pred, centred=c), axis=1) for c in (True, False))
     assert (centred <= plain + 1e-9).all()
@@ -219,6 +227,16 @@ def test_numpy_and_torch_agree_and_half_precision_is_computed_in_float32():
         (lambda: Kappa({"0": (KNOW, PRED)}), "blocks"),
         (lambda: Kappa([(KNOW, PRED)]), "blocks"),
         (lambda: Kappa({0: KNOW}), "pairs must"),
+        (lambda: shift(np.full((2, WIDTH), np.nan), KNOW, PRED), "not finite"),
+        (lambda: shift(torch.from_numpy(H).float(), KNOW, PRED, alpha=1e39), "beyond torch.float32 with alpha=1e"),
+        (lambda: shift(H * 1j, KNOW, PRED), "complex"),
+        (lambda: shift(1.0, KNOW, PRED), "hidden has width 0"),
+        (lambda: shift(H, KNOW, PRED, centred="no"), "centred='no'"),
+        (lambda: Kappa({0: (KNOW, PRED)}).edit(H[None], 0), "Tensor"),
+        (lambda: Kappa({0: (KNOW, PRED)}).edit(torch.zeros(1, 4, WIDTH), 0, start=2), "'last' takes none"),
+        (lambda: Kappa({0: (KNOW, PRED)}, positions="after").edit(torch.zeros(1, 4, WIDTH), 0), "needs a start"),
+        (lambda: Kappa({0: (KNOW, PRED)}, positions="after").edit(torch.zeros(1, 4, WIDTH), 0, start=4), "start=4"),
+        (lambda: Kappa({0: (KNOW, PRED)}, positions="after").edit(torch.zeros(1, 4, WIDTH), 0, start=1.5), "start=1.5"),
     ],
 )
 def test_wrong_input_is_refused(call, told):
@@ -480,7 +498,7 @@ def test_the_edit_alone_equals_the_hook(lm, kappa):
     plain = torch.from_numpy(states(width=128)[None])
     assert torch.equal(block[:, :-1], plain[:, :-1])
     torch.testing.assert_close(block[0, -1].float(), (plain[0, -1] + step(kappa, 1, plain[0, -1])).float())
-    after = kappa.edit(plain, 1, start=2)
+    after = Kappa(kappa.pairs, alpha=5.0, positions="after").edit(plain, 1, start=2)
     torch.testing.assert_close(after[0, 2:] - plain[0, 2:], (block - plain)[0, -1:].expand(3, -1))
     with pytest.raises(InputError, match="layer=7"):
         kappa.edit(plain, 7)
@@ -552,9 +570,10 @@ def test_a_start_outside_of_the_prompt_is_refused(lm, kappa, start):
 
 
 def test_a_block_that_is_not_there_is_refused(lm, kappa):
-    for layer in (2, -1):
-        with pytest.raises(InputError, match="0 to 1"), Kappa({layer: kappa.pairs[0]}).applied(lm[0]):
-            pass
+    with pytest.raises(InputError, match="0 to 1"), Kappa({2: kappa.pairs[0]}).applied(lm[0]):
+        pass
+    with pytest.raises(InputError, match="counted from 0"):
+        Kappa({-1: kappa.pairs[0]})
 
 
 @pytest.mark.parametrize("texts", [["some words"], ["one", "three words here"]])

@@ -80,9 +80,13 @@ def test_caa_is_tried_over_all_depths_at_both_positions_with_both_signs():
     layers = sorted({one.layers[0] for one in tries})
     assert len(layers) == 4
     assert layers[0] < 10 < 20 < layers[-1] < 29
-    assert [one.positions for one in tries].count("after") == 13
-    assert {np.sign(one.strength) for one in tries} == {-1, 1}
-    assert {abs(one.strength) for one in tries} == {0.5, 1, 2, 4, 8}
+    assert [one.positions for one in tries].count("after") == 9
+    for positions in ("after", "last"):
+        here = [one for one in tries if one.positions == positions]
+        assert {np.sign(one.strength) for one in here} == {-1, 1}
+        assert {abs(one.strength) for one in here} == {0.5, 1, 2, 4, 8}
+        counts = [sum(one.layers[0] == layer for one in here) for layer in layers]
+        assert max(counts) - min(counts) <= 2
     assert [abs(one.strength) for one in tries] == sorted(abs(one.strength) for one in tries)
     other = settings(np.linspace(1, 0, 30), 0, SelectionConfig())["CAA"]
     assert other == tries  # whatever the knowledge probes
@@ -166,7 +170,7 @@ def test_dola_is_corrected_by_its_own_mean_and_not_by_the_models(learned):
     bucket = next(one.setting.layers for one in learned.tried if one.setting.method == "DoLa")
     found = training.early(bucket)
     corrected = answered(learned, training, [Setting("DoLa", bucket, 1e-9)])[0]
-    np.testing.assert_allclose(corrected, found.difference - found.difference.mean(0))
+    np.testing.assert_allclose(corrected, found.difference - found.difference[:48].mean(0))  # 16 items
     # By the model's own mean the letter that early layers dislike would be the answer to everything.
     assert np.bincount((found.difference - learned.mean).argmax(1), minlength=3).max() == 60
     assert np.bincount(corrected.argmax(1), minlength=3).min() > 10
@@ -204,7 +208,7 @@ def test_each_setting_is_run_once_and_dola_once_per_bucket(learned):
     counted = replace(
         validation,
         answers=lambda kappa: calls.append("kappa") or validation.answers(kappa),
-        early=lambda bucket: calls.append("dola") or validation.early(bucket),
+        early=lambda *some: calls.append("dola") or validation.early(*some),
     )
     tries = [Setting("KAPPA", (2,), 1.0), Setting("DoLa", (0,), 0.1), Setting("DoLa", (0,), 0.2)]
     tries += [Setting("KAPPA", (2,), 1.0)]

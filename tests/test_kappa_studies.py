@@ -53,9 +53,16 @@ def test_raw_logits_show_the_letter_the_model_likes(evaluated, asked):
     assert evaluated.scores["uncorrected"].right.mean() == pytest.approx((asked.labels == 2).mean(), abs=0.1)
 
 
+def test_raw_answers_with_kappa_are_those_without_the_correction(evaluated, learned, asked):
+    setting = evaluated.settings["KAPPA"]
+    raw = asked.answers(Kappa(learned.pairs(setting.layers), alpha=setting.strength))
+    np.testing.assert_array_equal(evaluated.scores["KAPPA, uncorrected"].picked, raw.argmax(1))
+    np.testing.assert_array_equal(evaluated.scores["KAPPA"].picked, (raw - learned.mean).argmax(1))
+
+
 def test_controls_fall_behind(evaluated):
     scores = evaluated.scores
-    for name in ("random", "shuffled", "reversed"):
+    for name in ("random", "random, centred", "shuffled", "reversed"):
         assert scores[name].right.mean() < scores["KAPPA"].right.mean() - 0.2
     assert scores["random"].right.shape == (4, 72)
     assert scores["shuffled"].right.shape == (3, 72)
@@ -178,7 +185,7 @@ def test_estimates_are_the_numbers_that_the_claims_name(evaluated, learned):
     )
     scores = evaluated.scores
     assert set(found) == {f"A{n}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11, 12)} | {"A4b", "A7b"}
-    base = scores["base"].right.mean()
+    base, controlled = scores["base"].right.mean(), ("random", "random, centred", "shuffled")
     values = {
         "A1": 100 * (scores["probe"].right.mean() - max(base, (1 - base) / 2)),
         "A2": 10.0,
@@ -191,7 +198,7 @@ def test_estimates_are_the_numbers_that_the_claims_name(evaluated, learned):
         "A8": 100 * (scores["0.3 of the items"].right.mean() - base),
         "A9": 100 * (evaluated.transfer["other"].agrees.mean() - scores["base"].agrees.mean()),
         "A11": evaluated.letter_share.mean(),
-        "A12": 100 * (scores["KAPPA"].right.mean() - max(scores[n].right.mean() for n in ("random", "shuffled"))),
+        "A12": 100 * (scores["KAPPA"].right.mean() - max(scores[n].right.mean() for n in controlled)),
     }
     for claim, value in values.items():
         assert found[claim].value == pytest.approx(value), claim
@@ -261,3 +268,16 @@ def test_controls_take_the_chosen_layers_and_strength(evaluated, learned, asked)
     pairs = controls.reversed_pairs(learned, kappa.layers)
     logits = asked.answers(Kappa(pairs, alpha=kappa.strength)) - learned.mean
     np.testing.assert_array_equal(evaluated.scores["reversed"].right[0], gap.hits(logits, asked.labels))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"shares": (1.5,)}, "shares"), ({"shares": (0.0,)}, "shares"), ({"alphas": (5.0, 5.0)}, "two different values")],
+)
+def test_studies_that_make_no_sense_are_refused_before_anything_is_run(options, message):
+    with pytest.raises(InputError, match=message):
+        StudyConfig(**options)
+
+
+def test_neighbours_on_a_curve_are_neighbours_in_strength():
+    assert StudyConfig(alphas=(5, 1, 1, 2)).alphas == (1, 2, 5)

@@ -75,11 +75,3 @@ def test_a_source_that_knows_the_same_helps_as_its_own_probes_do(learned):
     asked = made.prompts(20, first=50)
     logits = transferred(learned, asked, [other])["other"]
     assert (logits.argmax(1) == asked.labels).mean() > 0.95
-
-
-def test_one_layer_of_the_source_may_be_asked_for(learned):
-    asked = made.prompts(3, first=50)
-    other = learn("other", made.prompts(20, first=200), made.prompts(8, first=300), QUICK)
-    setting = other.best("KAPPA", 2)
-    expected = asked.answers(Kappa(other.pairs(setting.layers), alpha=setting.strength)) - learned.mean
-    np.testing.assert_array_equal(transferred(learned, asked, [other], layers=2)["other"], expected)

@@ -93,12 +93,22 @@ def test_chat_prompts_begin_the_assistants_turn():
         ((), "({})", ["A", "B"]),  # brackets are tokens of their own
         ((" (", "(A", "):"), " ({})", ["A", "B"]),
         (("(A", "(B"), "({})", ["A", "B"]),  # a bracket sticks to the symbol: the one after a full stop
-        (("(", ")", "A)", "B)", ".A", ".B"), "({})", [".A", ".B"]),
     ],
 )
 def test_a_symbols_token_is_what_stands_between_the_brackets(words, template, found):
     tokenizer = Words(*words)
     assert [tokenizer.decode([index]) for index in choice.symbol_ids(tokenizer, "AB", template)] == found
+
+
+@pytest.mark.parametrize("words", [("(", ")", "A)", "B)", ".A", ".B"), ("(A", "(B", ".A", ".B")])
+def test_symbols_that_never_stand_alone_have_no_token(words):
+    with pytest.raises(InputError, match="one token each"):
+        choice.symbol_ids(Words(*words), "AB")
+
+
+def test_numbers_of_two_tokens_are_not_their_last_figure():
+    with pytest.raises(InputError, match="'10', which is no token"):
+        choice.symbol_ids(byte_tokenizer(), ["10", "21"])
 
 
 def test_roman_numerals_that_share_their_last_token_are_refused():
@@ -154,6 +164,9 @@ EXPECTED = Item("What?", ("one", "two"), 1)
         {"question": "What?", "choices": ["one", "two"], "answer": "B"},
         {"question": "What?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": "B"},
         {"question": "What?", "choices": {"text": ["one", "two"], "label": ["1", "2"]}, "answerKey": "2"},
+        {"question": "What?", "choices": {"text": ["one", "two"], "label": [1, 2]}, "answerKey": 2},
+        {"question": "What?", "choices": {"text": ["one", "two"], "label": ["A", "B"]}, "answerKey": 1},
+        {"question": "What?", "options": ["one", "two\n"], "answer": "two "},
         {"question": "What?", "mc1_targets": {"choices": ["one", "two"], "labels": [0, 1]}, "mc2_targets": None},
     ],
 )
@@ -162,12 +175,26 @@ def test_the_common_forms_of_data_sets_are_read(row, monkeypatch):
     assert choice.dataset_choices("owner/name") == [EXPECTED]
 
 
+def test_a_question_that_comes_again_with_the_same_answer_is_read_once(monkeypatch):
+    rows = [
+        {"question": "What?", "choices": ["one", "two"], "answer": 1},
+        {"question": "What?", "choices": ["one", "two"], "answer": 0},
+        {"question": "What? ", "choices": ["two", "three"], "answer": 0},
+        {"question": "Who?", "choices": ["me", "me "], "answer": 0},
+    ]
+    monkeypatch.setattr(evaluation, "_rows", lambda name, split: Rows(rows))
+    assert choice.dataset_choices("owner/name") == [EXPECTED, Item("What?", ("one", "two"), 0)]
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([], "0 rows"),
         ([{"question": "What?", "answer": 1}], "of question, answer"),
         ([{"question": "What?", "choices": ["one", "two"], "answer": "C"}], "row 0 of data set owner/name .*'C'"),
+        ([{"question": "What?", "choices": ["one", "two"], "answer": True}], "True, which is no option"),
+        ([{"question": None, "choices": ["one", "two"], "answer": 1}], "no question or no options"),
+        ([{"question": "What?", "choices": None, "answer": 1}], "no question or no options"),
         ([{"question": "What?", "mc1_targets": {"choices": ["one", "two"], "labels": [1, 1]}}], "2 right options"),
     ],
 )
@@ -185,6 +212,9 @@ def test_other_data_sets_are_refused(rows, message, monkeypatch):
         (lambda: Item("What?", "ab", 0), "one text"),
         (lambda: Item("What?", ("a",), 0), "two different"),
         (lambda: Item("What?", ("a", "a"), 0), "two different"),
+        (lambda: Item("What?", ("plum", "plum "), 0), "two different"),
+        (lambda: Item("What?", ("plum\n(B): x", "rain"), 0), "line break"),
+        (lambda: Item("What?", None, 0), "one text, or none"),
         (lambda: Item("What?", ("a", "b"), 2), "0 to 1"),
         (lambda: Item("What?", ("a", "b"), True), "0 to 1"),
         (lambda: choice.cyclic_orders(1), "options=1"),
@@ -192,6 +222,13 @@ def test_other_data_sets_are_refused(rows, message, monkeypatch):
         (lambda: choice.prompt(ITEM, (0, 1)), "order="),
         (lambda: choice.prompt(ITEM, symbols="AB"), "fewer than the 3 options"),
         (lambda: choice.label(ITEM, (0, 1, 1)), "order="),
+        (lambda: choice.label(ITEM, (0.0, 1.0, 2.0)), "order="),
+        (lambda: choice.label(ITEM, (True, False, 2)), "order="),
+        (lambda: choice.label(ITEM, None), "order=None"),
+        (lambda: choice.prompt(ITEM, symbols="AAA"), "symbols="),
+        (lambda: choice.symbol_ids(byte_tokenizer(), None), "symbols=None"),
+        (lambda: choice.symbol_ids(byte_tokenizer(), "AB", "({}{})"), "one place"),
+        (lambda: choice.symbol_ids(byte_tokenizer(), "AB", "()"), "one place"),
         (lambda: choice.symbol_ids(byte_tokenizer(), ""), "symbols="),
         (lambda: choice.symbol_ids(byte_tokenizer(), "AA"), "symbols="),
         (lambda: choice.cut(ITEM, 1), "options=1"),

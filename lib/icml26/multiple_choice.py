@@ -10,7 +10,7 @@ Running a model, and splitting items into training and test, are left to the cha
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -50,14 +50,14 @@ class Item:
     question
         Its text.
     options
-        At least two different ones.
+        At least two different ones, of one line each.
     answer
         Index of the right one.
 
     Raises
     ------
     InputError
-        If a text is empty, an option comes twice, or the answer is no option.
+        If a text is empty, an option comes twice or has a line break, or the answer is no option.
 
     Examples
     --------
@@ -70,13 +70,17 @@ class Item:
     answer: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.options, str):
-            raise InputError(f"options={self.options!r} is one text: give a tuple of texts")
+        if isinstance(self.options, str) or not isinstance(self.options, Iterable):
+            raise InputError(f"options={self.options!r} is one text, or none: give a tuple of texts")
         object.__setattr__(self, "options", tuple(self.options))
         for text in (self.question, *self.options):
             if not isinstance(text, str) or not text.strip():
                 raise InputError(f"question and options must be texts that are not empty, not {text!r}")
-        if len(self.options) < 2 or len(set(self.options)) < len(self.options):
+        if any(len(text.splitlines()) > 1 for text in self.options):
+            raise InputError(
+                f"options={self.options!r} have a line break, which looks like another option: leave it out"
+            )
+        if len(self.options) < 2 or len({text.strip() for text in self.options}) < len(self.options):
             raise InputError(f"options={self.options!r} must be at least two different texts")
         if not is_integer(self.answer) or not 0 <= self.answer < len(self.options):
             raise InputError(f"answer={self.answer!r} must be an option's index, 0 to {len(self.options) - 1}")
@@ -263,7 +267,7 @@ def symbol_ids(tokenizer: Any, symbols: Sequence[str], template: str = "({})") -
     """Find the single tokens that stand for symbols behind an opening bracket.
 
     A symbol in brackets is encoded, and what holds a bracket at either end is left out; where not exactly one token
-    remains, it is the last one of the symbol behind a full stop.
+    remains, it is the one behind the full stop of ``.A``.
 
     Parameters
     ----------
@@ -282,7 +286,8 @@ def symbol_ids(tokenizer: Any, symbols: Sequence[str], template: str = "({})") -
     Raises
     ------
     InputError
-        If there are no symbols, or two of them have the same token.
+        If there are no symbols, one is not a single token, two of them have the same, or the template has no place for
+        them.
 
     Examples
     --------
@@ -291,8 +296,9 @@ def symbol_ids(tokenizer: Any, symbols: Sequence[str], template: str = "({})") -
     >>> [tokenizer.decode([index]) for index in symbol_ids(tokenizer, "ABC")]
     ['A', 'B', 'C']
     """
-    if not len(symbols) or len(set(symbols)) < len(symbols) or not all(isinstance(one, str) and one for one in symbols):
-        raise InputError(f"symbols={symbols!r} must be different texts, such as 'ABC'")
+    _different(symbols)
+    if not isinstance(template, str) or template.replace("{}", "", 1).count("{") or "{}" not in template:
+        raise InputError(f"template={template!r} must have one place, as '({{}})' has")
     found = []
     for symbol in symbols:
         ids = _encoded(tokenizer, template.format(symbol))
@@ -300,7 +306,11 @@ def symbol_ids(tokenizer: Any, symbols: Sequence[str], template: str = "({})") -
             ids = ids[1:]
         if ids and ")" in tokenizer.decode(ids[-1:]):
             ids = ids[:-1]
-        found.append(ids[0] if len(ids) == 1 else _encoded(tokenizer, f".{symbol}")[-1])
+        if len(ids) != 1:
+            stop, *ids = _encoded(tokenizer, f".{symbol}")
+            if len(ids) != 1 or tokenizer.decode([stop]).strip() != ".":
+                raise InputError(f"symbols hold {symbol!r}, which is no token: give symbols of one token each")
+        found.append(ids[0])
     if len(set(found)) < len(found):
         raise InputError(f"symbols={symbols!r} have tokens {found}: give symbols of one token each")
     return found
@@ -354,7 +364,7 @@ def commonsense_questions(options: int = 4, seed: int = 0) -> list[Item]:
     Returns
     -------
     list of Item
-        In the file's order; the few whose options are not five different ones are left out.
+        In the file's order; the few whose options are not five different ones are left out, and repeated questions.
 
     Raises
     ------
@@ -377,7 +387,7 @@ def commonsense_questions(options: int = 4, seed: int = 0) -> list[Item]:
         texts = tuple(line.partition(": ")[2].strip() for line in lines)
         if len(set(texts)) == len(texts) == 5 and all(texts):
             found.append(cut(Item(question.strip(), texts, "abcde".index(row["output"])), options, own))
-    return found
+    return _once(found)
 
 
 def dataset_choices(name: str, split: str = "test") -> list[Item]:
@@ -393,9 +403,11 @@ def dataset_choices(name: str, split: str = "test") -> list[Item]:
     Returns
     -------
     list of Item
-        In the data set's order. Read are ``question`` and ``choices`` or ``options``, a list of texts (MMLU) or texts
-        with labels (ARC, CommonsenseQA), and ``answer`` or ``answerKey``: an index, a label or the right text; or
-        ``question`` and ``mc1_targets`` (TruthfulQA).
+        In the data set's order, without questions that come again with the same right option, which would be on both
+        sides of a split, and without those two of whose options are equal. Line breaks in options become spaces. Read
+        are ``question`` and ``choices`` or ``options``, a list of texts (MMLU) or texts with labels (ARC,
+        CommonsenseQA), and ``answer`` or ``answerKey``: a label, an index or the right text; or ``question`` and
+        ``mc1_targets`` (TruthfulQA).
 
     Raises
     ------
@@ -415,28 +427,53 @@ def dataset_choices(name: str, split: str = "test") -> list[Item]:
             f"data set {name} has {len(rows)} rows of {', '.join(columns)}: give one with `question`, `choices` and "
             "`answer`, with `question`, `choices` and `answerKey`, or with `question` and `mc1_targets`"
         )
-    return [_read(row, f"row {number} of data set {name}") for number, row in enumerate(rows)]
+    found = [_read(row, f"row {number} of data set {name}") for number, row in enumerate(rows)]
+    return _once([item for item in found if item is not None])
 
 
-def _read(row: Mapping[str, Any], where: str) -> Item:
-    if row.get("mc1_targets"):
-        texts = row["mc1_targets"]["choices"]
-        marks = list(row["mc1_targets"]["labels"])
+def _read(row: Mapping[str, Any], where: str) -> Item | None:
+    """Return the question of a row; None if two of its options are equal."""
+    targets = row.get("mc1_targets")
+    choices = targets or row.get("choices") or row.get("options")
+    labelled = isinstance(choices, Mapping) and not targets
+    texts = targets["choices"] if targets else choices["text"] if labelled else choices
+    if not isinstance(row["question"], str) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{where} has no question or no options: leave it out")
+    texts = [" ".join(text.split()) for text in texts]
+    if targets:
+        marks = list(targets["labels"])
         if marks.count(1) != 1:
             raise InputError(f"{where} has {marks.count(1)} right options: give one")
-        return Item(row["question"].strip(), tuple(texts), marks.index(1))
-    choices = row.get("choices") or row.get("options")
-    texts = choices["text"] if isinstance(choices, Mapping) else choices
-    labels = choices["label"] if isinstance(choices, Mapping) else SYMBOLS[: len(texts)]
-    answer = row.get("answer") if row.get("answer") is not None else row.get("answerKey")
-    for known in (range(len(texts)), list(labels), list(texts)):
-        if answer in known:
-            return Item(row["question"].strip(), tuple(texts), known.index(answer))
-    raise InputError(f"{where} has the answer {answer!r}, which is no option: give an index, a label or a text")
+        place = marks.index(1)
+    else:
+        labels = list(choices["label"] if labelled else SYMBOLS[: len(texts)])
+        answer = row.get("answer") if row.get("answer") is not None else row.get("answerKey")
+        # Labels that are numbers may start at 1.
+        kinds = [labels, list(range(len(texts)))] if labelled else [list(range(len(texts))), labels]
+        answer = " ".join(answer.split()) if isinstance(answer, str) else answer
+        known = next((kind for kind in [*kinds, texts] if answer in kind), None)
+        if known is None or isinstance(answer, bool):
+            raise InputError(f"{where} has the answer {answer!r}, which is no option: give an index, a label or a text")
+        place = known.index(answer)
+    return Item(row["question"].strip(), tuple(texts), place) if len(set(texts)) == len(texts) else None
+
+
+def _once(items: Sequence[Item]) -> list[Item]:
+    found: dict[tuple[str, str], Item] = {}
+    for item in items:
+        found.setdefault((item.question, item.options[item.answer]), item)
+    return list(found.values())
+
+
+def _different(symbols: Sequence[str]) -> None:
+    known = isinstance(symbols, Sequence) and len(symbols) and all(isinstance(one, str) and one for one in symbols)
+    if not known or len(set(symbols)) < len(symbols):
+        raise InputError(f"symbols={symbols!r} must be different texts, such as 'ABC'")
 
 
 def _asked(item: Item, order: Sequence[int] | None, symbols: Sequence[str]) -> str:
     places = _ordered(item, range(len(item.options)) if order is None else order)
+    _different(symbols)
     if len(symbols) < len(places):
         raise InputError(f"symbols={symbols!r} are fewer than the {len(places)} options: give one for each")
     lines = [f"({symbols[place]}): {item.options[option]}" for place, option in enumerate(places)]
@@ -444,9 +481,10 @@ def _asked(item: Item, order: Sequence[int] | None, symbols: Sequence[str]) -> s
 
 
 def _ordered(item: Item, order: Sequence[int]) -> list[int]:
-    if sorted(order) != list(range(len(item.options))):
+    places = list(order) if isinstance(order, Iterable) else []
+    if not all(map(is_integer, places)) or sorted(places) != list(range(len(item.options))):
         raise InputError(f"order={order!r} must have each of the {len(item.options)} options' indices once")
-    return list(order)
+    return places
 
 
 def _encoded(tokenizer: Any, text: str) -> list[int]:

@@ -244,7 +244,7 @@ def residual(channels: int, *, dimension: int, stages: int, codewords: int, laye
 
 
 def coupled(channels: int, *, coupled_channels: int, bits: int, layers: int = 1) -> Storage:
-    """Coupled quantisation, CQ-`c`c`b`b: one code of b bits for each c channels, b/c bits per value.
+    """Coupled quantisation, CQ-``<c>c<b>b``: one code of b bits for each c channels, b/c bits per value.
 
     Parameters
     ----------

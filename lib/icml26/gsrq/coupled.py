@@ -1,7 +1,7 @@
 """Coupled quantisation (CQ): neighbouring channels share one code into a codebook of k-means centres.
 
 The method is that of Zhang et al. (arXiv 2405.03917), a baseline of GSRQ (Kim et al., ICML 2026, arXiv 2607.01065):
-CQ-`c`c`b`b cuts the channels of a token into groups of c and stores one code of b bits for each, so b/c bits per value.
+CQ-``<c>c<b>b`` cuts the channels of a token into groups of c and stores one code of b bits for each: b/c bits a value.
 Each group has a codebook of its own, made by Lloyd's algorithm from k-means++ on calibration tokens. CQ itself weights
 these by the diagonal of the Fisher information; here they count equally unless weights are passed. So it is a
 `residual.ResidualQuantizer` of narrow groups with a single stage, and whatever takes one takes the other.
@@ -14,7 +14,7 @@ __all__ = ["CoupledQuantizer"]
 
 
 class CoupledQuantizer(ResidualQuantizer):
-    """CQ-`c`c`b`b: a residual quantiser of c channels, one stage and 2^b codewords, fitted by Lloyd's algorithm.
+    """CQ-``<c>c<b>b``: a residual quantiser of c channels, one stage and 2^b codewords, fitted by Lloyd's algorithm.
 
     Parameters
     ----------

@@ -68,17 +68,19 @@ def measure(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike, 
     Distortion(mse=4.0, nmse=0.6153846153846154, cosine=0.8, gain_error=1.0)
     """
     x, decoded = _pair(x, decoded)
-    cosine = float(np.nanmean(cosines(x, decoded)))
     power = exponent(x, decoded)
-    x, decoded = np.ldexp(x, -power), np.ldexp(decoded, -power)
-    errors = np.square(x - decoded).sum()
+    if power:
+        x, decoded = np.ldexp(x, -power), np.ldexp(decoded, -power)
+    lengths, others = norms(x), norms(decoded)
+    left = (x - decoded).ravel()
+    errors = left @ left
     with np.errstate(over="ignore"):  # infinite if a square is beyond float64
         mse = float(np.ldexp(errors / x.size, 2 * power))
     return Distortion(
         mse=mse,
-        nmse=float(errors / np.square(x).sum()),
-        cosine=cosine,
-        gain_error=float(np.ldexp(np.abs(norms(x) - norms(decoded)).mean(), power)),
+        nmse=float(errors / np.square(lengths).sum()),
+        cosine=float(np.nanmean(_cosines(x, decoded, lengths, others))),
+        gain_error=float(np.ldexp(np.abs(lengths - others).mean(), power)),
     )
 
 
@@ -110,8 +112,7 @@ def cosines(
     array([0.6, 0. , nan])
     """
     x, decoded = _pair(x, decoded)
-    found = np.einsum("nd,nd->n", unit_rows(x), unit_rows(decoded))
-    return np.where(x.any(axis=1), found, np.nan)
+    return _cosines(x, decoded, norms(x), norms(decoded))
 
 
 def shrinkage(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike, "vectors dimension"]) -> float:
@@ -141,7 +142,10 @@ def shrinkage(x: Float[ArrayLike, "vectors dimension"], decoded: Float[ArrayLike
     """
     x, decoded = _pair(x, decoded)
     power = exponent(x, decoded)
-    return float(np.square(np.ldexp(decoded, -power)).sum() / np.square(np.ldexp(x, -power)).sum())
+    if power:
+        x, decoded = np.ldexp(x, -power), np.ldexp(decoded, -power)
+    x, decoded = x.ravel(), decoded.ravel()
+    return float(decoded @ decoded / (x @ x))
 
 
 def _pair(x: ArrayLike, decoded: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -151,3 +155,13 @@ def _pair(x: ArrayLike, decoded: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     if not x.any():
         raise InputError("x is zero throughout: no ratio to its energy exists")
     return x, decoded
+
+
+def _cosines(x: np.ndarray, decoded: np.ndarray, lengths: np.ndarray, others: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # rows for which this is not exact follow
+        products = lengths * others
+        found = np.einsum("nd,nd->n", x, decoded) / products
+    odd = ~((products > 1e-200) & (products < 1e200))
+    if odd.any():
+        found[odd] = np.einsum("nd,nd->n", unit_rows(x[odd]), unit_rows(decoded[odd]))
+    return np.where(lengths > 0, found, np.nan)

@@ -116,7 +116,7 @@ def _rounded(name: str, grouped: np.ndarray, bits: int, axis: int) -> np.ndarray
 
 def _checked(name: str, array: ArrayLike) -> np.ndarray:
     array = real_array(name, array)
-    if array.ndim < 2 or not array.size:
+    if array.ndim < 2 or not array.shape[-1]:
         raise InputError(f"{name} of shape {array.shape} must have at least the axes (tokens, channels)")
     if not np.issubdtype(array.dtype, np.floating):
         if array.dtype.kind not in "iu":

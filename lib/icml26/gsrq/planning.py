@@ -21,9 +21,9 @@ from icml26.gsrq.tensors import SOURCES, TensorConfig
 __all__ = ["fit_seconds", "model_seconds", "plan"]
 
 # Seconds of one start with its passes: a constant, per vector and codeword, per vector, codeword and channel.
-_CONSTANT, _PER_PAIR, _PER_PRODUCT = 0.013, 5e-8, 1.5e-9
+_CONSTANT, _PER_PAIR, _PER_PRODUCT = 0.012, 3e-8, 1.05e-9
 _UPDATE = 0.35  # passes after a spherical start, in units of that start
-_REAL = 1.4  # keys and values take more passes than Gaussian vectors
+_REAL = 1.1  # keys and values take more passes than Gaussian vectors
 _FLOPS = 9e10  # per second, in a forward pass
 _GRADIENTS = 2.0  # a forward and backward pass takes so much longer than its operations say
 

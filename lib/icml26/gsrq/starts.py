@@ -158,7 +158,9 @@ def kmeans(
 
 def _plus_plus(x: np.ndarray, count: int, weights: np.ndarray | None, seed: int | np.random.Generator) -> np.ndarray:
     rng, trials = _generator(seed), 2 + int(np.log(count))
-    x = np.ldexp(x, -exponent(x))
+    power = exponent(x)
+    if power:  # it takes longer than all the rest of a pass
+        x = np.ldexp(x, -power)
     # Moved to their mean, or what all vectors have in common cancels the digits of their distances.
     x = x - x.mean(axis=0)
     squares, mass = np.einsum("nd,nd->n", x, x), np.ones(len(x), x.dtype) if weights is None else weights

@@ -122,7 +122,7 @@ def study(
     >>> small = TensorConfig(dimensions=(2, 8), compared=(8,), claimed=(8,), codewords=4, seeds=1, train=60)
     >>> frame = study(states, small)
     >>> len(frame), bool(np.allclose(frame["shrinkage"] + frame["train_nmse"], 1, atol=0.01))
-    (20, True)
+    (18, True)
     """
     check(states, config)
     rows = []

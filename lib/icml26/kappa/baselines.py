@@ -30,7 +30,7 @@ from icml26.kappa.collect import early_logits
 __all__ = ["Contrasted", "Steering", "caa", "contrast", "contrasted", "dola", "dola_scores"]
 
 _OUT = -1000.0  # the released DoLa's score of tokens outside the head set
-_ROWS = 64  # prompts whose probabilities of the whole vocabulary are in memory at a time
+_ROWS = 128  # prompts whose probabilities of the whole vocabulary are in memory at a time
 
 
 def contrast(

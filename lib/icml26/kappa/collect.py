@@ -140,7 +140,8 @@ def collect(
     Raises
     ------
     InputError
-        If there is no prompt, one is empty, or a token is none of the model's.
+        If there is no prompt, one is empty or longer than the model takes, a token is none of the model's, or the model
+        is in training mode.
 
     Examples
     --------
@@ -156,12 +157,20 @@ def collect(
     real("memory", memory, low=0)
     rows = _tokens(tokenizer, prompts, special_tokens)
     extra = _extra(appended, len(rows))
+    if model.training:
+        raise InputError("model is in training mode, in which dropout makes answers random: call its eval()")
+    if len(set(symbol_ids)) < len(symbol_ids):
+        raise InputError(f"symbol_ids={list(symbol_ids)} must be different tokens")
     vocabulary = model.get_input_embeddings().num_embeddings
     known = [*symbol_ids, *(token for row in rows for token in row), *extra.flatten().tolist()]
     if len(symbol_ids) < 2 or not all(is_integer(token) and 0 <= token < vocabulary for token in known):
         raise InputError(
             f"prompts, appended and two or more symbol_ids must be tokens of the model, 0 to {vocabulary - 1}"
         )
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    longest = max(map(len, rows)) + bool(extra.size)
+    if most and longest > most:
+        raise InputError(f"prompts have up to {longest} tokens, the model takes {most}: shorten them")
     device = model.get_input_embeddings().weight.device
     starts = [
         last_line(tokenizer, prompt, special_tokens) if isinstance(prompt, str) else len(row) - 1
@@ -264,6 +273,8 @@ class Prepared:
         """
         layers = blocks(self.model)[1]
         first = _first(intervention, len(layers))
+        if first >= len(layers):
+            raise InputError(f"layer {first} is no block of the model: use 0 to {len(layers) - 1}")
         after = intervention is not None and intervention.positions == "after"
         logits = np.empty((sum(len(group.rows) for group in self._groups), len(self.symbol_ids)))
         for group in self._groups:
@@ -364,7 +375,7 @@ def _tokens(tokenizer: Any, prompts: Sequence[Any], special_tokens: bool) -> lis
     if all(texts):
         rows = tokenizer(list(prompts), add_special_tokens=special_tokens)["input_ids"]
     else:
-        rows = [[int(token) for token in prompt] for prompt in prompts]
+        rows = [list(prompt) for prompt in prompts]
     if not all(len(row) >= 2 for row in rows):
         raise InputError("prompts must have two tokens at least: the last one is where the answer is read")
     return rows

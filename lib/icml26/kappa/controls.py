@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from icml26.checks import whole
+from icml26.errors import InputError
 from icml26.kappa import geometry
 from icml26.kappa.intervention import shift
 from icml26.kappa.measured import Measured
@@ -20,13 +21,18 @@ from icml26.kappa.probes import Probe
 from icml26.kappa.refits import fit_probes
 from icml26.kappa.selection import Learned
 
-__all__ = ["letter_rows", "letter_share", "random_pairs", "reversed_pairs", "shuffled_pairs"]
+__all__ = ["direct_effect", "letter_rows", "letter_share", "random_pairs", "reversed_pairs", "shuffled_pairs"]
 
 Pairs = dict[int, tuple[Probe, Probe]]
 
+_NORMS = ("norm", "final_norm", "final_layernorm", "ln_f")  # what families of models call the last one
 
-def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int) -> Pairs:
-    """Replace knowledge probes by random subspaces: centred Gaussian weights of the same norm, no bias.
+
+def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int, about_mean: bool = False) -> Pairs:
+    """Replace knowledge probes by random subspaces: centred Gaussian weights of the same norm.
+
+    Hidden states are far from the origin, so without a bias such a probe names one option whatever is asked, and the
+    shift is long. About the mean state it names all of them, and the shift is about as long as KAPPA's own.
 
     Parameters
     ----------
@@ -36,6 +42,8 @@ def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int) -> Pairs
         Blocks.
     seed
         Of the draw.
+    about_mean
+        Whether the bias makes the logits of the mean training state zero; otherwise there is no bias.
 
     Returns
     -------
@@ -53,7 +61,8 @@ def random_pairs(learned: Learned, layers: Iterable[int], *, seed: int) -> Pairs
         weights = draw.normal(size=know.weights.shape)
         weights -= weights.mean(1, keepdims=True)
         weights *= np.linalg.norm(know.centred().weights) / np.linalg.norm(weights)
-        found[layer] = Probe(weights, np.zeros(know.classes)), pred
+        mean = learned.training.hidden[:, layer].mean(0, dtype=np.float64)
+        found[layer] = Probe(weights, -mean @ weights if about_mean else np.zeros(know.classes)), pred
     return found
 
 
@@ -134,6 +143,11 @@ def letter_rows(model: Any, symbols: Iterable[int]) -> Float[np.ndarray, "width 
     -------
     array
         Rows of the unembedding times the norm's gain, one column per letter.
+
+    Raises
+    ------
+    InputError
+        If the model has no RMS norm at the end.
     """
     import torch
 
@@ -141,8 +155,13 @@ def letter_rows(model: Any, symbols: Iterable[int]) -> Float[np.ndarray, "width 
 
     with torch.no_grad():
         rows = model.get_output_embeddings().weight[list(symbols)].float()
+        decoder = blocks(model)[0]
+        norm = next((getattr(decoder, name) for name in _NORMS if hasattr(decoder, name)), torch.nn.Identity())
         # The root mean square of ones is 1, so the norm returns its gain, however it is parametrised.
-        gain = blocks(model)[0].norm(torch.ones_like(rows[:1])).float()
+        ones = torch.ones_like(rows[:1])
+        gain, twice = norm(ones).float(), norm(2 * ones).float()
+        if not gain.any() or not torch.allclose(gain, twice, rtol=1e-2):
+            raise InputError(f"model is a {type(model).__name__} without an RMS norm at the end: letters have no rows")
     return (rows * gain).T.double().cpu().numpy()
 
 
@@ -180,3 +199,46 @@ def letter_share(
     """
     know, pred = learned.pairs([layer])[layer]
     return geometry.share_inside(shift(test.hidden[:, layer], know, pred, alpha=alpha), rows)
+
+
+def direct_effect(
+    learned: Learned,
+    test: Measured,
+    layer: int,
+    alpha: float,
+    rows: Float[np.ndarray, "width options"],
+) -> Float[np.ndarray, "prompts options"]:
+    """Return how far a shift moves the letters' logits on the residual stream alone, no later block reacting to it.
+
+    To first order, with the final norm's scale as it is without the shift.
+
+    Parameters
+    ----------
+    learned
+        Of a task with prediction probes.
+    test
+        Prompts to be shifted.
+    layer
+        Block of the shift.
+    alpha
+        Its strength.
+    rows
+        As `letter_rows` returns them.
+
+    Returns
+    -------
+    array
+        Change of the logits, centred over the letters.
+
+    Raises
+    ------
+    InputError
+        If there is no prediction probe, or widths differ.
+    """
+    know, pred = learned.pairs([layer])[layer]
+    step = shift(test.hidden[:, layer], know, pred, alpha=alpha)
+    if step.shape[1] != rows.shape[0]:
+        raise InputError(f"rows have width {rows.shape[0]}, states {step.shape[1]}: take both from one model")
+    last = test.hidden[:, -1].astype(np.float64)
+    moved = step @ rows / np.sqrt((last**2).mean(1, keepdims=True))
+    return moved - moved.mean(1, keepdims=True)

@@ -160,7 +160,7 @@ def angle_and_gap(angles: Float[ArrayLike, " tasks"], gaps: Float[ArrayLike, " t
     --------
     >>> found = angle_and_gap([60.0, 70.0, 80.0, 85.0, 86.0, 88.0], [0.2, 0.3, 0.5, 0.6, 0.7, 0.8])
     >>> found.value, round(found.low, 2), round(found.high, 2)
-    (1.0, 0.73, 1.0)
+    (1.0, 0.72, 1.0)
     """
     pairs = np.array([angles, gaps], dtype=np.float64)
     tasks = pairs.shape[1]
@@ -257,7 +257,7 @@ def estimates(
         )
     found["A12"] = interval(
         lambda means: _POINTS * np.mean([mean[:1] - mean[1:] for mean in means], axis=0).min(0),
-        [_rows(task, "right", "KAPPA", "random", "shuffled") for task in tasks],
+        [_rows(task, "right", "KAPPA", "random", "random, centred", "shuffled") for task in tasks],
     )
     return found
 

@@ -2,15 +2,19 @@
 
 KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782) is measured on questions whose answers a model may know without
 picking them. The lists in ``facts.yml`` were written for this book: what a thing is, capitals, continents, opposites,
-past tenses. Wrong options are right answers of other questions, so that no word gives itself away, and never also
-right: not of the same category, not on the same continent, not as good an opposite.
+past tenses. Wrong options are right answers of other questions, so that no word is a right or a wrong one as such, and
+never also right: not of the same category, not on the same continent, not as good an opposite. Spelling may still give
+the answer away, and does for past tenses, which begin like their verbs: `spelling` tells by how much.
 
-Splits have no word in common: what is asked about, and every option, stays in one of them, so that a probe cannot score
-on words that it was trained on. Prompts are left to `icml26.multiple_choice`.
+Splits of one task have no option in common, nor what is asked about, except for the few categories and continents,
+which come in all: so a probe cannot score on words that it was trained on. Different tasks do share words, such as
+countries and verbs. Within a split, the right option of one question is a wrong option of others. Prompts are left to
+`icml26.multiple_choice`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +26,7 @@ from icml26.checks import whole
 from icml26.errors import InputError, nearest
 from icml26.multiple_choice import Item
 
-__all__ = ["TASKS", "Fact", "facts", "items", "split_items"]
+__all__ = ["TASKS", "Fact", "facts", "items", "spelling", "split_items"]
 
 TASKS = MappingProxyType(
     {
@@ -111,7 +115,7 @@ def items(task: str, seed: int = 0, *, options: int = 3) -> list[Item]:
 
 
 def split_items(task: str, sizes: Sequence[int], seed: int = 0, *, options: int = 3) -> tuple[list[Item], ...]:
-    """Draw questions for training, validation and test, say, without a word in common.
+    """Draw questions for training, validation and test, say, without an option in common.
 
     Parameters
     ----------
@@ -143,6 +147,8 @@ def split_items(task: str, sizes: Sequence[int], seed: int = 0, *, options: int 
     """
     whole("options", options, 2)
     known = facts(task)
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        raise InputError(f"sizes={sizes!r} must be a list of numbers, one for each split")
     sizes = [whole("sizes", size, 1) for size in sizes]
     if not sizes or sum(sizes) > len(known):
         raise InputError(f"sizes={sizes} must add up to the {len(known)} facts of {task} at most")
@@ -151,6 +157,32 @@ def split_items(task: str, sizes: Sequence[int], seed: int = 0, *, options: int 
     ends = np.cumsum(sizes)
     pools = [mixed[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     return tuple([_item(TASKS[task], fact, pool, options, draw) for fact in pool] for pool in pools)
+
+
+def spelling(item: Item) -> float:
+    """Tell how often a reader is right who picks the option that begins like the question's last word.
+
+    Parameters
+    ----------
+    item
+        A question.
+
+    Returns
+    -------
+    float
+        1 if the right option shares more first letters with that word than any other, ties shared.
+
+    Examples
+    --------
+    >>> spelling(Item("What is the past tense of stride?", ("strode", "arose", "felt"), 0))
+    1.0
+    """
+    word = (item.question.split() or [""])[-1].strip("?.!:\"'").lower()
+    alike = [
+        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, option.lower(), strict=False)))
+        for option in item.options
+    ]
+    return float(alike[item.answer] == max(alike)) / alike.count(max(alike))
 
 
 def _item(question: str, fact: Fact, pool: Sequence[Fact], options: int, draw: np.random.Generator) -> Item:

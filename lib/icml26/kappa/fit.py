@@ -6,7 +6,7 @@ rotations of its options, trains probes on one part, chooses layers and strength
 measuring by `icml26.kappa.measured`. Whether KAPPA helps has to be measured on items that were not given to `fit`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -121,9 +121,11 @@ class FittedKappa:
         Raises
         ------
         InputError
-            If the vocabulary is smaller than the symbols' tokens.
+            If the vocabulary is smaller than the symbols' tokens, or a logit is NaN.
         """
         values = np.asarray(logits.detach().float().cpu() if hasattr(logits, "detach") else logits, dtype=np.float64)
+        if np.isnan(values).any():
+            raise InputError("logits hold NaN: no option is the largest")
         if values.ndim == 0 or values.shape[-1] <= max(self.symbol_ids):
             raise InputError(f"logits have shape {values.shape}: give those of the whole vocabulary on the last axis")
         return (values[..., list(self.symbol_ids)] - self.mean).argmax(-1)
@@ -138,6 +140,7 @@ def fit(
     config: SelectionConfig | None = None,
     orders: Sequence[Sequence[int]] | None = None,
     symbols: Sequence[str] = multiple_choice.SYMBOLS,
+    symbol_template: str = "({})",
     write: Callable[..., str] = multiple_choice.prompt,
     special_tokens: bool = True,
     batch: int = 64,
@@ -157,7 +160,7 @@ def fit(
         Share of the items on which layers and strength are chosen.
     config
         What is tried.
-    orders, symbols, write, special_tokens, batch
+    orders, symbols, symbol_template, write, special_tokens, batch
         As of `icml26.kappa.measured.measure`: how items become prompts. Use KAPPA with prompts of the same form.
     seed
         Of the split.
@@ -188,6 +191,10 @@ def fit(
     """
     share = real("validation", validation, above=0, below=1)
     whole("seed", seed, 0)
+    if config is not None and not isinstance(config, SelectionConfig):
+        raise InputError(f"config is a {type(config).__name__}: give a SelectionConfig")
+    if isinstance(items, Mapping | str) or not isinstance(items, Iterable):
+        raise InputError(f"items are a {type(items).__name__}: give a list of icml26.multiple_choice.Item")
     items = list(items)
     for item in items:
         if not isinstance(item, Item):
@@ -212,6 +219,7 @@ def fit(
             chosen,
             orders=orders,
             symbols=symbols,
+            symbol_template=symbol_template,
             write=write,
             special_tokens=special_tokens,
             keep_cache=keep_cache,
@@ -243,5 +251,5 @@ def fit(
         tried=len(learned.tried),
     )
     kappa = Kappa(learned.pairs(setting.layers), alpha=setting.strength)
-    ids = multiple_choice.symbol_ids(tokenizer, symbols[: training.options])
+    ids = multiple_choice.symbol_ids(tokenizer, symbols[: training.options], symbol_template)
     return FittedKappa(kappa, setting, tuple(ids), learned.mean, report, learned)

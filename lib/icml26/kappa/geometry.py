@@ -21,7 +21,6 @@ __all__ = [
     "cka",
     "mean_angle",
     "principal_angles",
-    "projector_distance",
     "random_angles",
     "random_cka",
     "share_inside",
@@ -117,35 +116,6 @@ def mean_angle(first: Float[ArrayLike, "width classes"], second: Float[ArrayLike
     90.0
     """
     return float(principal_angles(first, second).mean())
-
-
-def projector_distance(first: Float[ArrayLike, "width classes"], second: Float[ArrayLike, "width classes"]) -> float:
-    """Return the Frobenius norm of the difference of the two orthogonal projectors.
-
-    Parameters
-    ----------
-    first, second
-        Weights of the probes, one column per class.
-
-    Returns
-    -------
-    float
-        For equal ranks ``sqrt(2 sum sin^2)`` of the principal angles.
-
-    Raises
-    ------
-    InputError
-        As of `principal_angles`.
-
-    Examples
-    --------
-    >>> round(projector_distance(np.eye(6)[:, :3], np.eye(6)[:, 3:]), 6)
-    2.0
-    """
-    angles = np.radians(principal_angles(first, second))
-    ranks = basis(first).shape[1], basis(second).shape[1]
-    # Every direction that the larger subspace has more is orthogonal to the smaller one.
-    return float(np.sqrt(2 * (np.sin(angles) ** 2).sum() + abs(ranks[0] - ranks[1])))
 
 
 def cka(

@@ -131,7 +131,7 @@ def shifted(
         last with a one. Without any mask no row is taken to be padded. A mask of four axes does not tell: of several
         rows this one has to be given.
     generated
-        Whether tokens that are decoded after the prompt are shifted too, each by a shift of its own; that needs a cache.
+        Whether tokens that are decoded after the prompt are shifted too, each by its own shift; that needs a cache.
     prompt_length
         Tokens of the padded prompt, cached ones included: each pass that reaches it from below shifts there. By default
         each pass with an empty cache ends a prompt, and the context refuses to start with a filled one.
@@ -217,8 +217,8 @@ class _Pass:
         beyond = self.end is not None and reached > self.end
         if prompt and beyond and self.generated:
             raise InputError(
-                f"a pass reaches token {reached}, beyond prompt_length={self.end}: generated=True needs a cache, so that "
-                "what is decoded comes in passes of its own"
+                f"a pass reaches token {reached}, beyond prompt_length={self.end}: generated=True needs a cache, so "
+                "that what is decoded comes in passes of its own"
             )
         self.acts = prompt or (self.generated and (self.end is None or beyond))
         if self.acts:
@@ -228,8 +228,8 @@ class _Pass:
         """Refuse passes that go on with an earlier one, of which nothing says where the prompt in them ends."""
         if self.cached and length > 1:
             raise InputError(
-                f"a pass of {length} tokens finds {self.cached} in the cache: say prompt_length, the tokens of the whole "
-                "prompt"
+                f"a pass of {length} tokens finds {self.cached} in the cache: say prompt_length, the tokens of the "
+                "whole prompt"
             )
         before, self._ids = self._ids, ids if not self.cached else None
         longer = before is not None and ids is not None and ids.shape == (len(before), before.shape[1] + 1)

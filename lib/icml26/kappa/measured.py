@@ -8,7 +8,6 @@ options, which are not independent of one another: `split` divides items, `measu
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,8 @@ class Measured:
     answers
         ``answers(intervention)`` returns the symbols' logits under a `Kappa` or a `Steering`; not needed in training.
     early
-        ``early(bucket)`` returns DoLa's contrast of the last layer with early ones, a `Contrasted`.
+        ``early(bucket, rows)`` returns DoLa's contrast of the last layer with early ones, a `Contrasted`, of all
+        prompts or of some rows.
     vectors
         CAA's, of every block.
 
@@ -60,16 +60,16 @@ class Measured:
     labels: Int[np.ndarray, " prompts"]
     items: Int[np.ndarray, " prompts"]
     answers: Callable[[Any], Float[np.ndarray, "prompts options"]] | None = None
-    early: Callable[[Sequence[int]], Any] | None = None
+    early: Callable[..., Any] | None = None
     vectors: Float[np.ndarray, "layers width"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("hidden", "logits", "labels", "items"):
             object.__setattr__(self, name, np.asarray(getattr(self, name)))
         if self.hidden.ndim != 3 or not self.hidden.size or not np.isfinite(self.hidden).all():
-            raise InputError(f"hidden has shape {self.hidden.shape}: give finite (prompts, layers, width)")
+            raise InputError(f"hidden has shape {self.hidden.shape}: give (prompts, layers, width), all finite")
         if self.logits.ndim != 2 or self.logits.shape[1] < 2 or not np.isfinite(self.logits).all():
-            raise InputError(f"logits have shape {self.logits.shape}: give finite (prompts, options)")
+            raise InputError(f"logits have shape {self.logits.shape}: give (prompts, options), all finite")
         lengths = {len(getattr(self, name)) for name in ("hidden", "logits", "labels", "items")}
         if len(lengths) > 1 or self.labels.ndim != 1 or self.items.ndim != 1:
             raise InputError("hidden, logits, labels and items differ in the number of prompts: give one row each")
@@ -156,6 +156,7 @@ def measure(
     *,
     orders: Sequence[Sequence[int]] | None = None,
     symbols: Sequence[str] = multiple_choice.SYMBOLS,
+    symbol_template: str = "({})",
     write: Callable[..., str] = multiple_choice.prompt,
     special_tokens: bool = True,
     keep_cache: bool = False,
@@ -175,6 +176,8 @@ def measure(
         Of the options; by default all rotations.
     symbols
         Of the options.
+    symbol_template
+        How a symbol stands in the prompt, as of `icml26.multiple_choice.symbol_ids`.
     write
         ``write(item, order, symbols=symbols)`` returns the prompt, which ends where the symbol follows.
     special_tokens
@@ -208,6 +211,8 @@ def measure(
     from icml26.kappa import baselines
     from icml26.kappa.collect import collect
 
+    if not isinstance(items, Mapping) or not all(isinstance(item, Item) for item in items.values()):
+        raise InputError("items must map numbers to icml26.multiple_choice.Item")
     numbers = {len(item.options) for item in items.values()}
     if len(numbers) != 1:
         raise InputError(f"items have {sorted(numbers)} options: give at least one item, all with as many options")
@@ -215,7 +220,7 @@ def measure(
     orders = multiple_choice.cyclic_orders(k) if orders is None else list(orders)
     asked = [(number, item, order) for number, item in items.items() for order in orders]
     labels = np.array([multiple_choice.label(item, order) for _, item, order in asked])
-    ids = multiple_choice.symbol_ids(tokenizer, symbols[:k])
+    ids = multiple_choice.symbol_ids(tokenizer, symbols[:k], symbol_template)
     found = collect(
         model,
         tokenizer,
@@ -228,12 +233,16 @@ def measure(
         progress=progress,
     )
     kept = found.prepared
+
+    def early(bucket: Sequence[int], rows: Any = slice(None)) -> baselines.Contrasted:
+        return baselines.contrasted(model, found.hidden[rows], ids, bucket)
+
     return Measured(
         found.hidden,
         found.logits,
         labels,
         np.array([number for number, _, _ in asked]),
         kept.answers if kept else None,
-        partial(baselines.contrasted, model, found.hidden, ids),
+        early,
         None if found.appended is None else baselines.caa(found.appended),
     )

@@ -4,7 +4,8 @@ These controls go with KAPPA (Park, Pyun and Jo, ICML 2026, arXiv 2509.23782) an
 is the control task of probes: answers drawn at random for each item. `flip_null` asks how far labels that differ at
 random open the angle between probes, beside the paper's figure 10. `separation` compares the angle between knowledge
 and prediction with that between two probes of either, all on disjoint items: in many dimensions two fits of the same
-thing are far from parallel, the more so the noisier their labels. Controls of interventions are in `icml26.kappa.controls`.
+thing are far from parallel, the more so the noisier their labels. Controls of interventions are in
+`icml26.kappa.controls`.
 """
 
 from typing import NamedTuple

@@ -8,9 +8,9 @@ KAPPA and CAA is the weaker intervention at the lower layer, for DoLa its own th
 The model's own answers are corrected for its liking of some letters: the mean logits of the training prompts, without
 any intervention, are subtracted. They stay fixed under KAPPA and CAA, whose answers are logits of the model, too.
 DoLa's scores are not: they are differences of log-probabilities, which like other letters. So they are corrected by
-their own mean over training prompts, one for each bucket of early layers. Where an option is never the corrected answer
-in training, there is no prediction probe and nothing to intervene with. Hidden states come from `icml26.kappa.collect`, CAA and DoLa from
-`icml26.kappa.baselines`; test items are for `icml26.kappa.studies`.
+their own mean over prompts of some training items, one for each bucket of early layers. Where an option is never the
+corrected answer in training, there is no prediction probe and nothing to intervene with. Hidden states come from
+`icml26.kappa.collect`, CAA and DoLa from `icml26.kappa.baselines`; test items are for `icml26.kappa.studies`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +30,8 @@ from icml26.kappa.refits import fit_probes
 from icml26.kappa.settings import SelectionConfig, Setting, settings
 
 __all__ = ["Learned", "Tried", "answered", "learn"]
+
+_CONTRASTED = 16  # items that DoLa's correction is averaged over, at most: the whole vocabulary at many layers is dear
 
 
 class Tried(NamedTuple):
@@ -75,7 +77,8 @@ class Learned:
     tried : tuple of Tried
         All settings of all methods.
     contrasts : dict of tuple of int to array
-        For each of DoLa's buckets the mean of its contrast over training prompts, subtracted from DoLa's scores.
+        For each of DoLa's buckets the mean of its contrast over training prompts (of 16 items, if there are more),
+        subtracted from DoLa's scores.
     """
 
     name: str
@@ -291,7 +294,8 @@ def learn(
     if validation.early is None or training.early is None:
         del tries["DoLa"]
     buckets = dict.fromkeys(setting.layers for setting in tries.get("DoLa", ()))
-    contrasts = {bucket: training.early(bucket).difference.mean(0) for bucket in buckets}
+    some = np.isin(training.items, np.unique(training.items)[:_CONTRASTED])
+    contrasts = {bucket: training.early(bucket, some).difference.mean(0) for bucket in buckets}
     learned = replace(learned, contrasts=contrasts)
     every = [setting for method in tries.values() for setting in method]
     logits = answered(learned, validation, every, progress)

@@ -5,14 +5,15 @@ alpha. How it chose them is not known to us. Here single layers with good knowle
 strengths, and runs of layers from the best one on at fewer, because large steps at many layers run away. The last block
 is left out of both, since the final norm behind it rescales whatever is added. Contrastive activation addition (CAA,
 Rimsky et al., arXiv 2312.06681) and DoLa (Chuang et al., arXiv 2309.03883) get as many settings. CAA's layers are
-spread over the depth of the model, and half of its settings act on all tokens after the instruction, half on the last
-token alone: drawn at random from the grid, the same for all tasks. Trying all of them is the business of
+spread over the depth of the model, and a third of its settings act on all tokens after the instruction, the others on
+the last token alone, where KAPPA acts. Of the grid of layers and multipliers that is a part, in which each multiplier,
+sign and layer has about an equal share, the same for all tasks. Trying all of them is the business of
 `icml26.kappa.selection`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -169,18 +170,17 @@ def settings(
 
 
 def _steered(inner: int, config: SelectionConfig, number: int) -> list[Setting]:
-    """Draw CAA's settings, of both positions in turn; with fewer layers than asked for, all of them are candidates."""
+    """List CAA's settings along diagonals of the grid; with fewer layers than asked for, all of them are candidates."""
     spread = np.unique(np.linspace(0, inner, config.candidates + 2)[1:-1].astype(int)).tolist()
     multipliers = list(config.multipliers)
-    while 4 * len(spread) * len(multipliers) < number + 1:
+    after = -(-number // 3)
+    while 2 * len(spread) * len(multipliers) < max(after, number - after):
         multipliers.append(2 * multipliers[-1])
-    drawn: list[list[Setting]] = []
-    draw = np.random.default_rng(0)
-    for positions in ("after", "last"):
-        grid = [
-            Setting("CAA", (one,), sign * multiplier, positions)
-            for multiplier, one, sign in product(multipliers, spread, (1, -1))
-        ]
-        drawn.append([grid[place] for place in draw.permutation(len(grid))])
-    chosen = [setting for pair in zip(*drawn, strict=True) for setting in pair][:number]
+    signed = [sign * multiplier for sign in (1, -1) for multiplier in multipliers]
+    chosen = []
+    for positions, part in (("after", after), ("last", number - after)):
+        for place in range(part):
+            turn, which = divmod(place, len(signed))
+            layer = spread[(which + turn) % len(spread)]
+            chosen.append(Setting("CAA", (layer,), signed[which], positions))
     return sorted(chosen, key=lambda one: (abs(one.strength), one.layers, -one.strength, one.positions))

@@ -34,9 +34,10 @@ class StudyConfig:
     Parameters
     ----------
     alphas
-        Of the curves, at the best single layer and at the most layers.
+        Of the curves, sorted, at the best single layer and at the most layers.
     betas
-        Of the curve at the best single layer, alpha = 1, in units of the median absolute centred knowledge logit.
+        Of the curve at the best single layer, sorted, at alpha = 1, in units of the median absolute centred knowledge
+        logit.
     random_draws, shuffles
         Of the controls.
     shares
@@ -70,9 +71,10 @@ class StudyConfig:
         for name, least in (("random_draws", 1), ("shuffles", 1), ("subsets", 1), ("least", 1)):
             whole(name, getattr(self, name), least)
         for name in ("alphas", "betas", "shares"):
-            values = tuple(real(name, value, low=0) for value in getattr(self, name))
+            limits = {"above": 0, "high": 1} if name == "shares" else {"low": 0}
+            values = tuple(sorted({real(name, value, **limits) for value in getattr(self, name)}))
             if len(values) < 2 and name != "shares":
-                raise InputError(f"{name}={values} must hold at least two values: they are neighbours on a curve")
+                raise InputError(f"{name}={values} must hold two different values at least: neighbours on a curve")
             object.__setattr__(self, name, values)
         real("released", self.released, above=0)
 
@@ -90,12 +92,15 @@ class Scores(NamedTuple):
         KL(model || probe), nats.
     moved : array, settings x prompts
         KL(model with the intervention || model without) over the options, nats.
+    picked : int array, settings x prompts
+        The option answered.
     """
 
     right: Bool[np.ndarray, "*settings prompts"]
     agrees: Bool[np.ndarray, "*settings prompts"]
     divergence: Float[np.ndarray, "*settings prompts"]
     moved: Float[np.ndarray, "*settings prompts"]
+    picked: Int[np.ndarray, "*settings prompts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +123,8 @@ class Evaluated:
     scores : dict of str to Scores
         By name of the chosen settings, and ``"base"``, ``"uncorrected"`` (the letters' raw logits), ``"probe"`` (its
         answer instead of the model's), ``"reversed"``, ``"released"`` (best single layer, most layers), ``"alpha"``,
-        ``"alpha, all layers"``, ``"beta"``, ``"random"``, ``"shuffled"``, ``"0.1 of the items"`` (and so on).
+        ``"alpha, all layers"``, ``"beta"``, ``"random"``, ``"random, centred"`` (about the mean state), ``"shuffled"``,
+        ``"KAPPA, uncorrected"`` (raw logits with KAPPA), ``"0.1 of the items"`` (and so on).
     transfer : dict of str to Scores
         By source; agreement is with the target's own probe.
     letter_share : array or None
@@ -191,6 +197,7 @@ def evaluate(
             gap.matches(logits, reference),
             gap.divergence(says, softmax(reference, axis=-1)),
             gap.divergence(says, softmax(base, axis=-1)),
+            logits.argmax(-1),
         )
 
     scores = {"base": scored(base), "uncorrected": scored(test.logits), "probe": scored(reference)}
@@ -206,6 +213,8 @@ def evaluate(
     for name, tries in runs.items():
         part = logits[first : first + len(tries)]
         scores[name], first = scored(part[0] if name in chosen else part), first + len(tries)
+        if name == "KAPPA":
+            scores["KAPPA, uncorrected"] = scored(part[0] + learned.mean)
 
     def run(kappas: list[Kappa], name: str) -> Scores:
         found = []
@@ -224,13 +233,12 @@ def evaluate(
     scores["reversed"] = run([Kappa(opposite, alpha=kappa.strength)], "reversed")
     released = [Kappa(learned.pairs(s.layers), alpha=config.released, mode="released") for s in (one, most)]
     scores["released"] = run(released, "released form")
-    scores["random"] = run(
-        [
-            Kappa(controls.random_pairs(learned, kappa.layers, seed=draw), alpha=kappa.strength)
+    for name, about_mean in (("random", False), ("random, centred", True)):
+        random = [
+            controls.random_pairs(learned, kappa.layers, seed=draw, about_mean=about_mean)
             for draw in draws[: config.random_draws]
-        ],
-        "random knowledge",
-    )
+        ]
+        scores[name] = run([Kappa(pairs, alpha=kappa.strength) for pairs in random], f"{name} knowledge")
     shuffled = controls.shuffled_pairs(learned, kappa.layers, draws=config.shuffles, seed=draws[config.random_draws])
     scores["shuffled"] = run([Kappa(pairs, alpha=kappa.strength) for pairs in shuffled], "shuffled knowledge")
     redrawn = {}

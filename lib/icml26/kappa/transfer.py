@@ -114,7 +114,6 @@ def transferred(
     test: Measured,
     sources: Iterable[Learned],
     *,
-    layers: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Float[np.ndarray, "prompts options"]]:
     """Answer one task's prompts with KAPPA from the probes of others.
@@ -127,8 +126,6 @@ def transferred(
         Its test prompts, with the means to intervene.
     sources
         Other tasks; those with another number of options or without prediction probes, and the target, are passed over.
-    layers
-        Number of layers, if the source's best setting with so many is wanted rather than the best of all.
     progress
         Called with one line per source.
 
@@ -141,7 +138,7 @@ def transferred(
     for source in sources:
         if source.name == target.name or source.pred is None or source.training.options != test.options:
             continue
-        setting = source.best("KAPPA", layers)
+        setting = source.best("KAPPA")
         if progress:
             progress(f"{target.name}: probes of {source.name}")
         logits = test.answers(Kappa(source.pairs(setting.layers), alpha=setting.strength))
