@@ -928,12 +928,12 @@ for claim in ("A1", "A4"):
     if claim in rest:
         note_range(f"{claim.lower()}_rest", rest[claim])
 if spelled and kept and "A4" in rest:
-    which, tell = ", ".join(f"*{name}*" for name in spelled), rest["A4"]
+    which, tell = ", ".join(spelled), rest["A4"]
     rates = ", ".join(f"{gaps.loc[name, 'spelling']:.1f}" for name in spelled)
     reads = ", ".join(f"{gaps.loc[name, 'probe']:.1f}" for name in spelled)
     parts = [
-        f"{which} can be answered by spelling. Without it KAPPA's gain is {tell.value:.0f} points [{tell.low:.0f}, {tell.high:.0f}].",
-        f"{which} is answered by spelling, too: the option that begins like the question's last word is right in {rates} % "
+        f"Spelling alone answers {which}; without it KAPPA's gain is {tell.value:.0f} points [{tell.low:.0f}, {tell.high:.0f}].",
+        f"Spelling alone answers {which}: the option that begins like the question's last word is right in {rates} % "
         f"of its items, the probe in {reads} %. So a probe that is right there shows that the state holds letters of the "
         "words, not that it knows grammar.",
     ]
@@ -1246,7 +1246,7 @@ surely = sum(
     for task in able
 )
 ahead = [
-    f"*{task.name}* ({100 * task.scores['KAPPA'].right.mean():.1f} against {100 * task.scores['probe'].right.mean():.1f} %)"
+    f"{task.name} ({100 * task.scores['KAPPA'].right.mean():.1f} against {100 * task.scores['probe'].right.mean():.1f} %)"
     for task in able
     if task.scores["KAPPA"].right.mean() > task.scores["probe"].right.mean()
 ]
