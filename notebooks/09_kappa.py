@@ -1968,6 +1968,8 @@ print(f"validation: model {fitted.report.model:.2f}, KAPPA {fitted.report.kappa:
 orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]  # the right option is number 0
 texts = [prompt(item, orders[n % 3]) for n, item in enumerate(fresh)]
 right = np.array([orders[n % 3].index(0) for n in range(len(fresh))])
+if tokenizer.pad_token is None:
+    tokenizer.pad_token = tokenizer.eos_token
 inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left")
 inputs = inputs.to(lm.device)
 alone = tokenizer(texts[1], return_tensors="pt").to(lm.device)

@@ -6,7 +6,7 @@ import datasets
 import pytest
 import yaml
 
-from icml26 import chapters
+from icml26 import chapters, tasks
 from icml26.runner import run_chapter
 
 SLUG = "15_s_quant"
@@ -119,11 +119,11 @@ def test_top_w_runs_at_the_paper_profile_with_a_model_of_one_s_own(language_mode
     assert not {found[name] for name in measured} & {"not tested", "holds"}  # a random model is no 8B model
 
 
-def test_gsrq_runs_at_the_paper_profile_with_a_model_and_a_text_of_one_s_own(
-    language_model, wikitext, tmp_path, project
-):
+def test_gsrq_runs_at_the_paper_profile_with_a_model_and_a_text_of_one_s_own(language_model, tmp_path, project):
     quick = chapters.profile("quick")["12_gsrq"]["parameters"]
-    names = {"language_model": language_model, "calibration_text": wikitext}
+    rows = tasks.english_text("train")[:40_000].split("\n\n")  # enough for calibration, validation and test
+    datasets.DatasetDict({"test": datasets.Dataset.from_dict({"text": rows})}).save_to_disk(str(tmp_path / "text"))
+    names = {"language_model": language_model, "calibration_text": str(tmp_path / "text")}
     found = judged(run_chapter("12_gsrq", profile="paper", overrides={**quick, **names}, out=tmp_path), project)
     assert {name for name in found if found[name] == "not tested"} == {"C4", "C7"}
     assert not [name for name in found if found[name] == "holds"]  # a random model is no 8B model
