@@ -1722,6 +1722,8 @@ quantizers = made[codebooks.Made("GSKM")]
 few = min(8, max(stages))
 note("few_stages", few)
 cache = CodedCache(lm.config, quantizers, stages=few)
+if tokenizer.pad_token is None:
+    tokenizer.pad_token = tokenizer.eos_token
 prompts = tokenizer(
     ["The for statement is used to", "A class definition"],
     return_tensors="pt",
